@@ -123,7 +123,7 @@ def words() -> str:
 
 
 FILES: dict[str, Callable[[], str]] = {
-    "docs/commands.md": commands,
+    "docs/reference/commands.md": commands,
     "docs/configuration.md": configuration,
     "docs/layouts.md": layouts,
     "src/fedotp/config/words.json": words,

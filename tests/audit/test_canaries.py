@@ -106,8 +106,8 @@ def test_canaries_that_are_out_change_nothing() -> None:
     for unit in ("example", "site"):
         plain, planted = (simulator("promptfl", settings_of(unit)) for _ in range(2))
         canaries = planted.plant(20)
-        for cage in canaries._cages.values():
-            cage.included[:] = False
+        for group in canaries._groups.values():
+            group.included[:] = False
         plain.run_round()
         planted.run_round()
         assert_same_bits(state_of(plain), state_of(planted))
@@ -183,7 +183,7 @@ def test_images_are_mislabelled_and_put_in_by_coin() -> None:
         ({"kind": "gradients"}, "kind = gradients: must be images with privacy.unit"),
         ({"kind": "sounds"}, "kind = 'sounds': must be gradients or images"),
         ({"confidence": 1.5}, "confidence = 1.5: must be in"),
-        ({}, "needs at least 20 training images"),
+        ({}, "requires at least 20 training images"),
     ],
 )
 def test_audits_that_cannot_be_made_are_refused(more: dict[str, Any], said: str) -> None:
@@ -193,7 +193,7 @@ def test_audits_that_cannot_be_made_are_refused(more: dict[str, Any], said: str)
 
 
 def test_more_canaries_than_directions_are_refused() -> None:
-    with pytest.raises(FedotpError, match="canaries = 97: must be at most 96 for each client"):
+    with pytest.raises(FedotpError, match="canaries = 97: must be at most 96 per client"):
         audit_federation(METHODS["promptfl"](), make_task(), make_data(), settings_of("site"), canaries=97)
 
 

@@ -245,7 +245,7 @@ def test_a_budget_ends_the_run_before_it_is_exceeded() -> None:
     assert done == 2
     assert limited.facts()["privacy"]["ended_the_run"]
     assert limited.facts()["privacy"]["epsilon"] == spent[1]
-    with pytest.raises(FedotpError, match=r"privacy.epsilon = 0.1: must be at least .*, which one round spends"):
+    with pytest.raises(FedotpError, match=r"privacy.epsilon = 0.1: must be at least .*, the cost of one round"):
         federation("promptfl", epsilon=0.1)
 
 

@@ -217,7 +217,7 @@ def test_a_budget_is_of_one_release(unit: str) -> None:
     facts = federation.facts()["privacy"]
     assert 1.98 < facts["epsilon"] <= 2
     assert "ended_the_run" not in facts
-    with pytest.raises(FedotpError, match=r"privacy\.epsilon = 2: must be at least 2\.\d+, which one round spends"):
+    with pytest.raises(FedotpError, match=r"privacy\.epsilon = 2: must be at least 2\.\d+, the cost of one round"):
         simulator("ridge", private(settings, unit=unit, noise=0.95 * noise, epsilon=2.0))
 
 

@@ -38,7 +38,7 @@ def test_a_site_with_another_class_is_refused_and_told_which(inputs: Path, tmp_p
     grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "good"), 2: own(tmp_path, inputs, pink, "odd")})
     config = make_deployable(inputs)
     run = serve(grid, config, SETTINGS, tmp_path / "run", classes=tuple(COLOURS), **named(grid))
-    assert "site odd is refused: site odd has the class 'pink'" in lines.text
+    assert "site odd was refused: site odd has the class 'pink'" in lines.text
     assert [client["name"] for client in run.summary["clients"]] == ["good"]
 
 
@@ -56,7 +56,7 @@ def test_a_site_with_another_backbone_is_refused(inputs: Path, tmp_path: Path, l
     sites[101]["backbone"] = str(tmp_path / "other.safetensors")
     grid = NearGrid(sites)
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
-    assert "site site-1 is refused: site site-1 has backbone" in lines.text
+    assert "site site-1 was refused: site site-1 has backbone" in lines.text
 
 
 def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_pa
     order.content["arrays"] = ArrayRecord({"shared": Array(values)})
     again = Message(order.content, dst_node_id=100, message_type="train", group_id="x")
     (reply,) = grid.pull_messages(grid.push_messages([again]))
-    assert "the server's prompt does not fit here: shared is float32 of shape" in str(
+    assert "the server sent an invalid prompt: shared must be float32 of shape" in str(
         reply.content.config_records["config"]["refused"]
     )
 
@@ -76,7 +76,7 @@ def test_a_site_is_who_its_key_says(inputs: Path, tmp_path: Path, lines: Any) ->
     grid = NearGrid(parts(tmp_path, 2))
     keys = {**named(grid), "nodes": {100: "site-0", 101: "site-9"}, "names": ("site-0", "site-9")}
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
-    assert "the site with the key of site-9 calls itself site-1" in lines.text
+    assert "site site-1 uses the key of site site-9" in lines.text
 
 
 def test_a_node_without_a_key_is_not_asked(inputs: Path, tmp_path: Path, lines: Any) -> None:
@@ -84,13 +84,13 @@ def test_a_node_without_a_key_is_not_asked(inputs: Path, tmp_path: Path, lines: 
     keys = {"nodes": {100: "site-0", 101: "site-1"}, "names": ("site-0", "site-1")}
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
-    assert "a site is connected whose key is not registered: it is ignored" in lines.text
+    assert "a site has connected with an unregistered key; ignoring it" in lines.text
 
 
 def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
     settings = ServerSettings(min_sites=3, start_timeout=0.2)
-    with pytest.raises(FedotpError, match="only 2 of 3 sites are there"):
+    with pytest.raises(FedotpError, match="only 2 of 3 sites connected"):
         serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))
 
 
@@ -98,13 +98,13 @@ def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
 def test_a_run_whose_name_is_a_path_is_refused(run: str, inputs: Path) -> None:
     record = ConfigRecord()
     replace(Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d"), run=run).put(record)
-    with pytest.raises(FedotpError, match="is not a run's name"):
+    with pytest.raises(FedotpError, match="invalid run name"):
         Agreement.of(record)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[" * 200_000])
 def test_a_message_of_something_else_is_refused(text: str) -> None:
-    with pytest.raises(DisagreementError, match="has no agreement"):
+    with pytest.raises(DisagreementError, match="contains no agreement"):
         Agreement.of(ConfigRecord({"agreement": text}))
 
 
@@ -113,7 +113,7 @@ def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path,
     del site["backbone"]
     with pytest.raises(FedotpError, match="every site was refused"):
         serve(NearGrid({1: site}), make_deployable(inputs), SETTINGS, tmp_path / "run", **named(NearGrid({1: site})))
-    assert "say with --backbone where it lies here" in lines.text
+    assert "specify its path at this site with --backbone" in lines.text
 
 
 def test_the_server_cannot_make_a_site_download_even_if_its_own_images_came_from_the_hub(

@@ -163,10 +163,10 @@ def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path
 @pytest.mark.parametrize(
     ("sections", "why"),
     [
-        ({"federation": {"min_clients": 3}}, "2 updates, fewer than 3: nothing is averaged"),
+        ({"federation": {"min_clients": 3}}, "no average: 2 updates, fewer than 3"),
         (
             {"server": {"rule": "trimmed", "malicious": 1}},
-            "2 updates are too few for server.rule = 'trimmed': nothing is averaged",
+            "no average: 2 updates are too few for server.rule = 'trimmed'",
         ),
     ],
 )

@@ -51,7 +51,7 @@ def test_the_private_prompt_of_the_accepted_round_is_recalled(tmp_path: Path) ->
 )
 def test_a_private_prompt_of_another_shape_is_refused(params: dict[str, torch.Tensor], tmp_path: Path) -> None:
     path = _stored(tmp_path / "private.safetensors", **params)
-    with pytest.raises(FedotpError, match=r"the method keeps .*; restore it, or remove it"):
+    with pytest.raises(FedotpError, match=r"expected .*; restore it from a backup, or remove it"):
         _work(path).recall(1)
 
 

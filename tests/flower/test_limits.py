@@ -60,10 +60,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
     )
     assert run.summary["weights"] == {"site-0": 11, "site-1": 11, "site-2": 22}
     assert run.summary["capped"] == {"site-2": ENDLESS}
-    assert (
-        "site site-2 announces 1000000000 training images and counts with 22, "
-        "10 times the median or as much as all others (--max-images, --max-times)"
-    ) in lines.text
+    assert "site-2 reports 1000000000 training images; its weight is limited to 22 (--max-times 10)" in lines.text
     assert gather(run)["warnings"] == ["Site site-2 announced 1,000,000,000 training images and counts with 22."]
 
 
@@ -126,7 +123,7 @@ def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed
     )
     assert run.summary["weights"] == weights
     assert RunDirectory(run.path).manifest["deployment"]["train_images"] == weights
-    assert ("it still counts with the 6 it reported first" in lines.text) is not allowed
+    assert ("its weight stays limited to the 6 it reported first" in lines.text) is not allowed
 
 
 def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tmp_path: Path, lines: Any) -> None:
@@ -161,7 +158,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     (record,) = run.metrics("round")
     assert list(record["shortened"]) == ["site-2"]
     assert run.summary["shortened"] == {"site-2": 1}
-    assert "round 1, site site-2: its update moves the prompt by 50 and is shortened to" in lines.text
+    assert "round 1, site site-2: update of norm 50 clipped to" in lines.text
     assert gather(run)["warnings"] == ["1 update of site site-2 went much further than the others and was shortened."]
 
 

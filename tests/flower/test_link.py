@@ -119,7 +119,7 @@ def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Pa
             site.pass_seconds(1000)
             assert said("finishing the message in progress") == 1
             site.node._count(_supernode.HEARTBEAT)
-            assert said(f"{SERVER} answers again") == 1
+            assert said(f"connection to {SERVER} restored") == 1
             site.pass_seconds(1000)
         site.pass_seconds(85)
         assert first.poll() is None, "what was answered has time to be handed in"
@@ -139,8 +139,8 @@ def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str]
         for _ in range(20):
             site.ended()
             site.pass_seconds(17)  # it has ended; the longest pause; the next
-        assert said("this site's last one, for a minute at most, or another site's that has the same key") == 1
-        assert said("another site is connected with this key: stop it, or have keys of its own made") == 1
+        assert said("an old one of this site, which expires within a minute, or another site with the same key") == 1
+        assert said("another site is connected with this key: stop it, or make separate keys") == 1
 
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(1000)", "import sys; sys.exit('ConnectError')"])
@@ -153,7 +153,7 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
             if "exit" in code:
                 site.ended()
             site.pass_seconds(1000)
-    assert said(f"{SERVER}: cannot be reached; retrying every 20 s") == 1
+    assert said(f"{SERVER}: cannot connect; retrying every 20 s") == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -180,7 +180,7 @@ def test_a_message_that_cannot_be_read_does_not_end_the_site(monkeypatch: Any, l
     executor = Executor(f"127.0.0.1:{free_port()}", b"s" * 32, lambda message, _context: message)
     executor._client = SimpleNamespace(AcquireTask=lambda _request: SimpleNamespace(token="t"))  # type: ignore[assignment]
     assert executor.step()
-    assert "could not be taken" in lines.text
+    assert "cannot receive or answer a message" in lines.text
 
 
 def test_a_handshake_that_nobody_answers_is_tried_again() -> None:
@@ -287,5 +287,5 @@ def test_a_site_is_back_after_its_link_was_dead_without_being_cut(inputs: Path, 
         kept = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
         assert {path.name for path in kept} >= {"state", "flower", "lock"}
         assert not [path for path in kept if path.stat().st_mode & 0o077]
-        assert "state was open to other users of this machine" in started.log("north")
+        assert "state was accessible to other users of this machine" in started.log("north")
         started.stop_waiting("server", signal.SIGINT)

@@ -107,16 +107,16 @@ def outweighed(message: Message) -> None:
 
 Lie = tuple[str, Callable[[Message], None], str]
 LIES: dict[str, Lie] = {
-    "another agreement in the order": (TRAIN, standing_still, "a secure sum of another agreement"),
-    "another agreement that is signed": ("", consistent, "was not signed with its key"),
-    "a plain order": (TRAIN, plain, "only where updates are added up securely"),
-    "another prompt in the order": (TRAIN, zeroed, "has sent another prompt than the sites of the secure sum"),
-    "another prompt that is signed": ("", meeting(prompt="0" * 64), "was not signed with its key"),
-    "another round in the order": (TRAIN, saying("server-round", 9), r"orders .* = \(\d, 9, 0\); .* \(\d, 1, 0\)"),
-    "a start that is yet to come": (KEYS, saying("accepted", 1), "a secure sum of round 1, from round 1"),
-    "another bound on weights": ("", meeting(most_images=1), "site-2 counts with 5 images .*; right is from 1 to 1"),
-    "another weight of a site": (SHARES, outweighed, "own keys are not among those|was not signed with its"),
-    "no session in the order": (TRAIN, saying("session", ""), "does not describe a secure sum"),
+    "another agreement in the order": (TRAIN, standing_still, "a secure sum that does not match the agreement"),
+    "another agreement that is signed": ("", consistent, "invalid signature"),
+    "a plain order": (TRAIN, plain, "requires secure sums"),
+    "another prompt in the order": (TRAIN, zeroed, "prompt is not the one that the sites of the secure sum"),
+    "another prompt that is signed": ("", meeting(prompt="0" * 64), "invalid signature"),
+    "another round in the order": (TRAIN, saying("server-round", 9), r"signed .* = \(\d, 1, 0\), got \(\d, 9, 0\)"),
+    "a start that is yet to come": (KEYS, saying("accepted", 1), "must be below the current round 1, got 1"),
+    "another bound on weights": ("", meeting(most_images=1), "site site-2: must be from 1 to 1 images, got 5"),
+    "another weight of a site": (SHARES, outweighed, "does not contain this site's own keys|invalid signature"),
+    "no session in the order": (TRAIN, saying("session", ""), "contains no valid secure sum"),
 }
 
 
@@ -133,9 +133,9 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
 
     grid, _ = with_keys(tmp_path, 4, require_secure=True)
     grid.forge = to_others
-    with pytest.raises(FedotpError, match="round 1 was void 2 times in a row"):
+    with pytest.raises(FedotpError, match="round 1: secure sum failed 2 times"):
         serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
-    refusals = [line for line in lines.messages if line.startswith("refused: ")]
+    refusals = [line for line in lines.messages if line.startswith("request refused: ")]
     assert len([line for line in refusals if re.search(why, line)]) >= 2 * 3  # all others, in each sum
     assert len(answers(grid, TRAIN)) <= 2  # the target's at most: of one site, nothing can be opened
     assert not answers(grid, SIGNATURES)
@@ -172,7 +172,7 @@ def test_a_site_that_counts_with_more_than_was_agreed_on_is_left_out(
     grid.meddle[103] = modest
     run = serve(grid, of_sites(inputs), SECURE, tmp_path / "run", public_keys=keys, **named(grid))
     assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
-    assert "site site-3: it counts with 7 images; right is from 1 to 3, as was agreed on" in lines.text
+    assert "site site-3: its weight must be from 1 to the agreed 3 images, got 7" in lines.text
 
 
 # Two sums ----------------------------------------------------------------------------------------------------------
@@ -228,10 +228,10 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     monkeypatch.setattr(_secure_rounds.SecureRound, "__init__", beginning)
     monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     settings = replace(SECURE, min_sites=4)
-    with pytest.raises(FedotpError, match=r"round 2 was void 2 times in a row: [01] of 4 sites have signed who is in"):
+    with pytest.raises(FedotpError, match=r"round 2: secure sum failed 2 times in a row: only [01] of 4 sites"):
         serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))
     assert len(opened) == 2  # one in each round
-    assert lines.text.count("refused: this site has helped to open another sum of round 2") == (
+    assert lines.text.count("request refused: this site has already opened another sum of round 2") == (
         3 if lie is another_site else 4
     )
 
@@ -247,7 +247,7 @@ def test_a_threshold_just_below_two_thirds_is_refused(
     settings = replace(SECURE, secure_threshold=2 / 3 - 1e-6)
     with pytest.raises(FedotpError, match="every site was refused"):
         serve(grid, of_sites(inputs, 6), settings, tmp_path / "run", **named(grid))
-    assert lines.text.count("wants sums that more than 2/3 of the sites open (--require-secure)") >= 6
+    assert lines.text.count("requires a secure threshold of at least 2/3 (--require-secure)") >= 6
 
 
 def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(
@@ -259,5 +259,5 @@ def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(
 
     monkeypatch.setattr(METHODS["fedotp"], "send", send)
     grid, _ = with_keys(tmp_path, 4)
-    with pytest.raises(FedotpError, match="do not go with a method whose server sends each site another prompt"):
+    with pytest.raises(FedotpError, match="require a method whose server sends the same prompt to all sites"):
         serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))

@@ -78,7 +78,7 @@ def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any)
     agreement = SimpleNamespace(classes=("blue", "green", "red"))
     Registration(None, registry, agreement)._take(member, reply)  # type: ignore[arg-type]
     assert member.state is State.REFUSED
-    (refusal,) = [record.getMessage() for record in lines.records if "is refused" in record.getMessage()]
+    (refusal,) = [record.getMessage() for record in lines.records if "was refused: " in record.getMessage()]
     assert refusal.isprintable()
     assert len(refusal) < 500
 
@@ -113,23 +113,23 @@ def images(n: float) -> Callable[[RecordDict], Any]:
 
 
 UPDATES: dict[str, tuple[Callable[[RecordDict], Any], str]] = {
-    "not a number": (lambda c: put(c, shared(c) * math.nan), "not finite"),
-    "infinite": (lambda c: put(c, np.full_like(shared(c), math.inf)), "not finite"),
+    "not a number": (lambda c: put(c, shared(c) * math.nan), "non-finite"),
+    "infinite": (lambda c: put(c, np.full_like(shared(c), math.inf)), "non-finite"),
     "another shape": (lambda c: put(c, shared(c)[:, :1]), "shape"),
     "another type": (lambda c: put(c, shared(c).astype(np.float64)), "float64"),
-    "another name": (lambda c: put(c, shared(c), "private"), "it holds private"),
-    "nothing": (lambda c: c.array_records.pop("arrays"), "there is none"),
-    "no number of images": (lambda c: c.metric_records.pop("metrics"), "nothing of its images"),
-    "too many images": (images(10**9), "speaks of"),
-    "negative images": (images(-3), "speaks of"),
-    "half an image": (images(0.5), "speaks of"),
-    "an endless loss": (saying("metrics", loss=math.inf), "loss = inf"),
-    "a huge loss": (saying("metrics", loss=1e300), "loss = 1e"),
-    "a loss of several": (saying("metrics", loss=[1.0, 2.0]), "loss = "),
-    "images without number": (saying("metrics", images=1e300), "images = "),
-    "bytes that are no array": (lambda c: c.__setitem__("arrays", unreadable()), "cannot be read"),
-    "an archive": (lambda c: c.__setitem__("arrays", unreadable(b"PK\x03\x04")), "cannot be read"),
-    "ten times the bytes": (lambda c: c.__setitem__("arrays", unreadable(bytes(10**6))), "takes 1000000 bytes"),
+    "another name": (lambda c: put(c, shared(c), "private"), "expected arrays shared, got private"),
+    "nothing": (lambda c: c.array_records.pop("arrays"), "contains no update"),
+    "no number of images": (lambda c: c.metric_records.pop("metrics"), "contains no metrics"),
+    "too many images": (images(10**9), "it reported"),
+    "negative images": (images(-3), "it reported"),
+    "half an image": (images(0.5), "it reported"),
+    "an endless loss": (saying("metrics", loss=math.inf), "got inf"),
+    "a huge loss": (saying("metrics", loss=1e300), "got 1e"),
+    "a loss of several": (saying("metrics", loss=[1.0, 2.0]), "loss must be"),
+    "images without number": (saying("metrics", images=1e300), "images must be"),
+    "bytes that are no array": (lambda c: c.__setitem__("arrays", unreadable()), "cannot parse"),
+    "an archive": (lambda c: c.__setitem__("arrays", unreadable(b"PK\x03\x04")), "cannot parse"),
+    "ten times the bytes": (lambda c: c.__setitem__("arrays", unreadable(bytes(10**6))), "bytes, got 1000000"),
 }
 
 
@@ -194,7 +194,7 @@ def test_scores_that_lie_do_not_count(lie: str, honest: Any, lines: Any) -> None
     assert reported_scores({1: reply}, members, 3)[0] is not None
     SCORES[lie](reply.content)
     assert reported_scores({1: reply}, members, 3) == (None, None)
-    assert "site site-1: its scores are invalid and ignored" in lines.text
+    assert "site site-1: ignoring invalid scores" in lines.text
 
 
 def _require_strict_json(run: RunDirectory) -> None:

@@ -221,7 +221,7 @@ def test_a_site_whose_clock_is_wrong_is_named_in_the_log(
     for _ in range(3):
         ask(gate, PUSH, site.headers(datetime.now(UTC) + timedelta(minutes=2)), iter([b""]))
     (line,) = said
-    assert line.startswith("site north: its clock is +1")
+    assert line.startswith("site north: request refused: its clock differs by +1")
 
 
 @pytest.mark.parametrize("path", [PUSH, "/v1/fleet/push-messages"])

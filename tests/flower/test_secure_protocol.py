@@ -159,7 +159,7 @@ def test_masked_numbers_look_like_chance_and_are_others_in_every_session() -> No
 @pytest.mark.parametrize("step", ["shares", "masked", "endorse", "reveal"])
 def test_too_few_sites_open_nothing(step: str) -> None:
     play = Play(6, drops={step: range(3)})
-    with pytest.raises(VoidSumError, match=r"3 of 6 sites .*; a secure sum needs 4"):
+    with pytest.raises(VoidSumError, match=r"3 of 6 sites .*, need 4"):
         play.until("reveal").server.total()
 
 
@@ -172,7 +172,7 @@ def test_a_strong_sum_is_one_of_which_two_lists_cannot_both_be_signed(n: int, sh
     cohort = Cohort(session, adverts)
     in_both = 2 * cohort.threshold - n
     if 3 * in_both <= n:
-        with pytest.raises(FedotpError, match=rf"of {n} sites would open the secure sum; this one wants"):
+        with pytest.raises(FedotpError, match=rf"opening the secure sum must require at least \d+ of {n} sites"):
             cohort.require_strong()
     else:
         cohort.require_strong()
@@ -182,7 +182,7 @@ def test_a_strong_sum_is_one_of_which_two_lists_cannot_both_be_signed(n: int, sh
 def test_a_site_that_insists_counts_the_sites_that_open_a_sum(share: float, strong: bool) -> None:
     play = Play(6, replace(SESSION, share=share)).until("keys")
     why = refusal(lambda adverts: play.sites[0].share(adverts, strong=True), play.server.cohort.adverts)
-    assert why == "" if strong else "4 of 6 sites would open the secure sum; this one wants 5" in why
+    assert why == "" if strong else "at least 5 of 6 sites (--require-secure), got 4" in why
 
 
 def test_a_site_reveals_one_share_of_each_other_and_never_both() -> None:
@@ -237,43 +237,43 @@ def lie_to_two(play: Play) -> None:
     play.sites[0].reveal({0: play.sites[0].endorse(lists[0]), 10: play.sites[10].endorse(lists[1])})
 
 
-UNSIGNED, CHANGED = "not signed with the key of site-1", "the sealed share of site site-1 was changed on its way"
+UNSIGNED, CHANGED = "not signed with the key of site-1", "cannot decrypt the share of site site-1"
 LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     "other survivors": (
         lambda play: play.until("endorse").sites[0].endorse([0, 10, 20]),
-        "named other survivors before",
+        "two different lists of survivors",
     ),
     "two lists": (lie_to_two, UNSIGNED),
     "mask twice": (
         lambda play: play.until("masked").sites[0].mask(play.numbers[0] + np.uint64(1)),
-        "masks its numbers once in a secure sum",
+        "must mask its values once in a secure sum",
     ),
     "hold twice": (
         lambda play: hold_other(play, lambda each: each.pop(40), "masked"),
-        "has received other shares in the same secure sum",
+        "two different sets of shares in the same secure sum",
     ),
-    "deal twice": (deal_twice, "named other sites before"),
-    "reveal first": (lambda play: play.until("masked").sites[0].reveal({}), "does not know which sites are in the sum"),
+    "deal twice": (deal_twice, "two different lists of sites"),
+    "reveal first": (lambda play: play.until("masked").sites[0].reveal({}), "cannot reveal shares before"),
     "reveal to few": (
         lambda play: play.until("endorse").sites[0].reveal({0: play.server.signatures[0]}),
-        "1 of 5 sites have signed who is in the sum; a secure sum needs 3",
+        "1 of 5 sites signed the list of survivors, need 3",
     ),
     "survive without oneself": (
         lambda play: play.until("masked").sites[0].endorse([10, 20, 30, 40]),
-        "this one among them",
+        "must include this site",
     ),
     "survive unheard": (
         lambda play: play.until("masked").sites[0].endorse([0, 10, 20, 77]),
-        "must be sites that have dealt out shares",
+        "must have sent shares",
     ),
     "mask first": (
         lambda play: play.until("shares").sites[0].mask(play.numbers[0]),
         "after it has received all shares",
     ),
-    "hold first": (lambda play: play.until("keys").sites[0].hold({}), "does not know yet who takes part"),
+    "hold first": (lambda play: play.until("keys").sites[0].hold({}), "has not received the list of sites"),
     "few letters": (
         lambda play: hold_other(play, lambda each: [each.pop(number) for number in (20, 30, 40)]),
-        "2 of 5 sites have dealt out shares; a secure sum needs 3",
+        "2 of 5 sites sent shares, need 3",
     ),
     "a changed letter": (
         lambda play: hold_other(play, lambda each: each.update({10: each[10][:-1] + bytes([each[10][-1] ^ 1])})),
@@ -291,14 +291,14 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     "another round": (session_with(round=4), UNSIGNED),
     "another bound on weights": (session_with(most_images=1), UNSIGNED),
     "another weight": (advert_with(10, weight=1), UNSIGNED),
-    "another weight of its own": (advert_with(0, weight=1), "own keys are not among those of the secure sum"),
+    "another weight of its own": (advert_with(0, weight=1), "does not contain this site's own keys"),
     "a weight beyond the bound": (
         advert_with(10, weight=1001),
-        "site-1 counts with 1001 images in the secure sum; right is from 1 to 1000",
+        "site site-1: must be from 1 to 1000 images, got 1001",
     ),
     "a start from later": (
         lambda play: site_of(0, "site-0", accepted=3),
-        "a secure sum of round 3, from round 3 and with 7 images; right is an earlier round",
+        "the accepted round must be below the current round 3, got 3",
     ),
     "an invented site": (
         lambda play: share_other(
@@ -333,7 +333,7 @@ def test_a_wrong_share_is_named_and_the_sum_opened_without_it() -> None:
     play = Play(5).until("endorse")
     wrong = play.sites[0].reveal(play.server.signatures)
     wrong[10] = bytes(33)
-    with pytest.raises(FedotpError, match="its share of site-1 is not the one that was dealt out"):
+    with pytest.raises(FedotpError, match="its share of site-1 does not match the digest"):
         play.server.take_revealed(0, wrong)
     play.drops = {"reveal": [0]}
     play.reveal()
@@ -351,19 +351,19 @@ class OtherSecret(KeyPair):
 def test_shares_that_do_not_give_a_lost_sites_key_open_nothing() -> None:
     play = Play(4, drops={"masked": [3]})
     play.sites[30]._masks = OtherSecret()
-    with pytest.raises(VoidSumError, match="the shares of site-3 do not give its key"):
+    with pytest.raises(VoidSumError, match="site site-3 sent wrong shares"):
         play.until("reveal").server.total()
 
 
 def test_masked_numbers_shares_and_keys_that_are_not_right_are_refused() -> None:
     play = Play(3, signed=False).until("keys")
-    with pytest.raises(FedotpError, match="its keys are those of another site"):
+    with pytest.raises(FedotpError, match="another site has the same keys"):
         play.server.take_advert(90, replace(play.sites[0].advertise(), name="again"))
     dealt = play.sites[0].share(play.server.cohort.adverts)
-    with pytest.raises(FedotpError, match="has not dealt out a share for every site"):
+    with pytest.raises(FedotpError, match="did not send one share for every site"):
         play.server.take_shares(0, SealedShares({10: dealt.letters[10]}, dealt.marks))
     for numbers in (np.zeros(LENGTH, np.int64), np.zeros(LENGTH + 1, np.uint64)):
-        with pytest.raises(FedotpError, match=r"its masked numbers are .*; right is uint64"):
+        with pytest.raises(FedotpError, match=r"masked values must be uint64 of shape"):
             Play(3).until("shares").server.take_masked(0, numbers)
 
 
@@ -404,17 +404,17 @@ def test_sums_in_fixed_point_do_not_overflow_and_are_as_near_as_promised(data: s
     assert fixed.decode(total)[0] == pytest.approx(exact / 2**fixed.bits)
 
 
-TOO_FAR = r"does not fit the secure sum; right is up to 64 \(--secure-range\)"
+TOO_FAR = r"must be at most 64 \(--secure-range\), got"
 UNFIT: list[tuple[Callable[[], object], str]] = [
     *(
         (lambda value=value: FixedPoint(3, 10, 64).encode(np.array([0.0, value]), 1), TOO_FAR)
         for value in (64.5, -65.0, float("inf"), float("nan"))
     ),
-    (lambda: FixedPoint(3, 10, 64).encode(np.array([0.0]), 11), "a weight of 11 images does not fit; right is from 0"),
-    (lambda: FixedPoint(10_000, 10**9, 10**6), r"do not fit 64 bits; right are fewer images .*--max-images"),
-    (lambda: FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64)), "the secure sum makes no sense"),
-    (lambda: weights_at_zero([1, 1, 2]), "cannot be combined"),
-    (lambda: weights_at_zero([0, 1]), "cannot be combined"),
+    (lambda: FixedPoint(3, 10, 64).encode(np.array([0.0]), 11), "weight must be from 0 to 10 images, got 11"),
+    (lambda: FixedPoint(10_000, 10**9, 10**6), r"do not fit 64 bits; decrease --max-images"),
+    (lambda: FixedPoint(3, 1000, 64).decode(np.array([2**63 - 1], np.uint64)), "the secure sum is invalid"),
+    (lambda: weights_at_zero([1, 1, 2]), "must be distinct and at least 1"),
+    (lambda: weights_at_zero([0, 1]), "must be distinct and at least 1"),
 ]
 
 
@@ -440,5 +440,5 @@ def test_what_was_packed_is_unpacked() -> None:
     parts = {3: b"three", 1: b"one"}
     assert unpack(pack(parts)) == parts
     assert Session.of(SESSION.text) == SESSION
-    with pytest.raises(FedotpError, match="repeat a number"):
+    with pytest.raises(FedotpError, match="must have unique numbers"):
         unpack({"numbers": [1, 1], "parts": [b"", b""]})

@@ -162,7 +162,7 @@ def test_a_link_that_stays_broken_ends_in_one_line_and_the_run_can_go_on(
     transport = Transport(grid, str)
     for call in (transport.online, lambda: transport.send([order(site)]), lambda: transport.collect({"x": site.node})):
         calls.clear()
-        with pytest.raises(TransientError, match=r"is broken .*; continue with --resume"):
+        with pytest.raises(TransientError, match=r"SuperLink failed .*; continue with --resume"):
             call()
         assert len(calls) == 4, "it was tried again"
 

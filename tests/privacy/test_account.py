@@ -64,5 +64,5 @@ def test_noise_for_a_target_is_enough_and_hardly_more(target: float, rate: float
 
 
 def test_a_target_out_of_reach_is_refused() -> None:
-    with pytest.raises(FedotpError, match=r"epsilon = 0.001 cannot be had in 1000000000000000 releases"):
+    with pytest.raises(FedotpError, match=r"cannot reach epsilon = 0.001 with 1000000000000000 releases"):
         noise_for(0.001, 10**15, 1e-5)

@@ -1,4 +1,4 @@
-"""What leaks at least: lower bounds on epsilon from canaries, and membership inference."""
+"""Privacy audits: lower bounds on epsilon from canaries, and membership inference."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
 """One run with canaries, and the lower bound on epsilon that it gives.
 
-If privacy is promised, canaries are additional gradients (or sites): the strongest attack, on every release, see
-`fedotp.federation.Canaries`. In any run they can be images: training images with wrong labels, of which a coin
-decides whether they are trained on; two scores measure how well that label was learned.
+In private runs, canaries are additional gradients (or sites): the strongest attack, on every release (see
+`fedotp.federation.Canaries`). In any run they can be mislabelled training images, each included by the toss of a coin;
+two scores measure how well their labels were learned.
 """
 
 from collections.abc import Sequence
@@ -32,15 +32,15 @@ _MOST = 100_000
 
 @dataclass(frozen=True)
 class Audit:
-    """What one run with canaries refutes.
+    """The lower bounds on epsilon from one run with canaries.
 
     Attributes:
-        unit: what the run promises to hide: "none", "example", "group" or "site".
-        kind: what the canaries were: "gradients" (with unit "site" updates of sites) or "images".
-        upper: the accountant's epsilon; None where nothing is promised.
-        bounds: lower bounds by what was looked at: all "releases", the "global" prompt, the "personal" classifiers.
-        rounds: of the audited run.
-        covered: whether the clients' own classifiers are covered by what is promised.
+        unit: the protected unit: "none", "example", "group" or "site".
+        kind: the kind of canaries: "gradients" (with unit "site" updates of sites) or "images".
+        upper: the accountant's epsilon; None without a guarantee.
+        bounds: lower bounds by target: all "releases", the "global" prompt, the "personal" classifiers.
+        rounds: number of rounds of the audited run.
+        covered: True if the guarantee covers the clients' own classifiers.
     """
 
     unit: str
@@ -52,18 +52,18 @@ class Audit:
 
     @property
     def lower(self) -> float:
-        """The largest lower bound on what is covered by the promise; where there is none, on anything."""
+        """The largest lower bound on a target that the guarantee covers; without a guarantee, on any target."""
         everything = self.covered or self.upper is None
         names = [name for name in self.bounds if everything or name != PERSONAL]
         return max((self.bounds[name].epsilon for name in names), default=0.0)
 
     @property
     def is_broken(self) -> bool:
-        """Whether the promise is refuted."""
+        """True if the guarantee is refuted."""
         return self.upper is not None and self.lower > self.upper
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return a dictionary for JSON."""
         bounds = {name: {**asdict(bound), "candidates": list(bound.candidates)} for name, bound in self.bounds.items()}
         facts = {"unit": self.unit, "kind": self.kind, "upper": self.upper, "lower": self.lower}
         return {**facts, "broken": self.is_broken, "rounds": self.rounds, "bounds": bounds}
@@ -78,12 +78,12 @@ def audit(
     like: RunDirectory | None = None,
     observer: Observer | None = None,
 ) -> Audit:
-    """Run the federation that `config` describes once, with canaries in it; its prompts are thrown away.
+    """Run the federation that `config` describes once, with canaries; its prompts are discarded.
 
-    `kind` is "gradients" or "images", what suits if not given. `like` is a run whose clients are to have what they had.
+    `kind` is "gradients" or "images", by default what fits `config`. `like` is a run whose partition is reused.
     """
     if like is not None and like.is_deployed:
-        raise FedotpError(f"{like.path} is a run of real sites, whose images are not here; audit a simulation of it")
+        raise FedotpError(f"{like.path} is a run of real sites, whose images are not available; audit a simulation")
     prepared = prepare(config, observer, like)
     watcher, rounds = observer or Observer(), config.federation
     n_images = int(rounds.participation * rounds.local_epochs * sum(map(len, prepared.data.train.clients)))
@@ -111,14 +111,14 @@ def audit_federation(
     confidence: float = 0.95,
     observer: Observer | None = None,
 ) -> Audit:
-    """The same of a federation in memory."""
+    """Audit a federation in memory, see `audit`."""
     require_from(_LEAST, _MOST, "canaries", canaries)
     require(0 < confidence < 1, "confidence", confidence, "in (0, 1), for example 0.95")
     promised = settings.privacy.unit != "none"
     kind = kind or (GRADIENTS if promised else IMAGES)
     require(kind in (GRADIENTS, IMAGES), "kind", kind, f"{GRADIENTS} or {IMAGES}")
     if kind == GRADIENTS and not promised:
-        raise SettingError("kind", GRADIENTS, f'{IMAGES} with privacy.unit = "none", where no gradient is clipped')
+        raise SettingError("kind", GRADIENTS, f'{IMAGES} with privacy.unit = "none", which clips no gradients')
     watcher = observer or Observer()
     federation = Simulator(method, task, data, settings)
     planted = None
@@ -145,7 +145,7 @@ def audit_federation(
 
 
 def _best(tried: Sequence[Floats], included: Bools, delta: float, confidence: float) -> Bound:
-    """The largest bound of several scores, each with so much more confidence that the choice is paid for."""
+    """Return the largest bound of several scores, corrected for the choice (Bonferroni)."""
     each = 1 - (1 - confidence) / len(tried)
     bounds = [epsilon_from_below(scores, included, delta, confidence=each) for scores in tried]
     return replace(max(bounds, key=lambda bound: bound.epsilon), confidence=confidence)
@@ -153,14 +153,14 @@ def _best(tried: Sequence[Floats], included: Bools, delta: float, confidence: fl
 
 @dataclass(frozen=True, eq=False)
 class _Mislabelled:
-    """Images with wrong labels, of which some are in `data`; `images` are all of them, client by client."""
+    """Mislabelled `images`, client by client, some of which are in `data`."""
 
     data: FederatedData
     images: Images
     included: Bools  # (m,), in the order of clients and rows
 
     def scores(self, federation: Simulator) -> dict[str, list[Floats]]:
-        """By model, of each of them: how small the loss of its wrong label is; how far below zero-shot CLIP's."""
+        """Score each image, by model: minus the loss of its wrong label, and how far it is below zero-shot CLIP's."""
         lines = federation.judge(federation.members, self.images)
         before = lines.pop(ZERO_SHOT)
         return {name: [-after.loss, before.loss - after.loss] for name, after in lines.items()}
@@ -174,7 +174,7 @@ def _mislabelled(data: FederatedData, clients: Ints, n: int, n_classes: int, see
     alone = rows[owners == 1]
     n = min(n, len(alone) // 2)
     if n < _LEAST:
-        raise FedotpError(f"an audit by images needs at least {2 * _LEAST} training images, here are {len(alone)}")
+        raise FedotpError(f"an audit by images requires at least {2 * _LEAST} training images, got {len(alone)}")
     chosen = np.sort(alone[np.argsort(stream.random(len(alone)), kind="stable")[:n]])
     labels = train.labels.copy()
     labels[chosen] = (labels[chosen] + stream.integers(1, n_classes, n)) % n_classes

@@ -1,12 +1,12 @@
-"""How much privacy was lost at least: a lower bound on epsilon from one run with canaries.
+"""A lower bound on epsilon from one run with canaries.
 
 Steinke, Nasr and Jagielski, Privacy auditing with one (1) training run, NeurIPS 2023. A coin decides for each of
-m canaries whether it is trained on. The attacker sees what was released, guesses for r of them whether they were in,
-and is right v times. If training is (epsilon, delta)-private for one canary more or less, the probability of that is
+m canaries whether it is included. The attacker sees the releases, guesses for r canaries whether they were included,
+and is right v times. If training is (epsilon, delta)-private for one canary, the probability of this is at most
 
-    P[W >= v] + 2 m delta max_i P[v > W >= v - i] / i,   W ~ Binomial(r, e^epsilon / (1 + e^epsilon)),
+    P[W >= v] + 2 m delta max_i P[v > W >= v - i] / i,   W ~ Binomial(r, e^epsilon / (1 + e^epsilon))
 
-at most (their Theorem 5.2). The largest epsilon for which this is below 5 % is refuted, with a confidence of 95 %.
+(their Theorem 5.2). The largest epsilon for which this is below 5 % is refuted with a confidence of 95 %.
 """
 
 import math
@@ -31,13 +31,12 @@ class Bound:
     """A lower bound on epsilon at `delta`.
 
     Attributes:
-        epsilon: with probability `confidence`, no smaller one is true.
-        canaries: m, how many there were.
-        included: of them, those that were in training.
-        guesses: r, on how many of them something was guessed.
-        right: v, how many of these guesses were right.
-        candidates: the numbers of guesses among which this one was chosen by the outcome; each had to hold with so much
-            more confidence that the choice is paid for (Bonferroni).
+        epsilon: the lower bound, valid with probability `confidence`.
+        canaries: m, the number of canaries.
+        included: the number of included canaries.
+        guesses: r, the number of guesses.
+        right: v, the number of right guesses.
+        candidates: the numbers of guesses tried; the best was chosen, with Bonferroni correction.
     """
 
     epsilon: float
@@ -53,10 +52,10 @@ class Bound:
 def epsilon_from_below(
     scores: Floats, included: Bools, delta: float, *, confidence: float = 0.95, candidates: Sequence[int] = ()
 ) -> Bound:
-    """The lower bound that the `scores` (m,) of canaries give, high for those that look `included` (m,).
+    """Compute the lower bound from the `scores` (m,) of canaries, high for those that look `included` (m,).
 
-    A number of guesses r is spent on the r/2 highest and the r/2 lowest scores. `candidates` are the numbers that are
-    tried, all of them, half of them and so on if not given; they must not depend on the scores.
+    r guesses are for the r/2 highest and the r/2 lowest scores. `candidates` are the values of r to try, by default m,
+    m/2, m/4 ...; they must not depend on the scores.
     """
     require(0 < confidence < 1, "confidence", confidence, "in (0, 1), for example 0.95")
     require(0 <= delta < 1, "delta", delta, "in [0, 1), for example 1e-5")
@@ -80,7 +79,7 @@ def _halves(m: int) -> tuple[int, ...]:
 
 
 def refuted(m: int, guesses: int, right: int, delta: float, level: float) -> float:
-    """The largest epsilon under which so many right guesses have a probability below `level`; 0 if there is none."""
+    """Return the largest epsilon at which at least `right` right guesses have a probability below `level`, or 0."""
 
     def is_refuted(epsilon: float) -> bool:
         return luck(m, guesses, right, epsilon, delta) < level
@@ -97,14 +96,14 @@ def refuted(m: int, guesses: int, right: int, delta: float, level: float) -> flo
 
 
 def luck(m: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The most that the probability of `right` guesses or more can be under (epsilon, delta)."""
+    """Bound the probability of at least `right` right guesses under (epsilon, delta) from above."""
     chances = _binomial(guesses, epsilon)  # (guesses + 1,)
     just_below = chances[:right][::-1].cumsum() / np.arange(1, right + 1)  # P[v > W >= v - i] / i for i = 1, 2, ...
     return min(1.0, float(chances[right:].sum() + 2 * m * delta * just_below.max(initial=0)))
 
 
 def _binomial(n: int, epsilon: float) -> Floats:
-    """P[W = w] for w = 0 ... n: how often randomized response answers truthfully, the most that epsilon allows."""
+    """Compute P[W = w] for w = 0 ... n, the true answers of randomised response: the most that epsilon allows."""
     log_factorial = np.concatenate([[0.0], np.log(np.arange(1, n + 1)).cumsum()])
     w = np.arange(n + 1)
     log_true, log_false = -math.log1p(math.exp(-epsilon)), -epsilon - math.log1p(math.exp(-epsilon))

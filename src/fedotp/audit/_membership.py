@@ -1,8 +1,8 @@
-"""Does a score reveal whether an image was trained on? Members against others of the same client.
+"""Membership inference: whether a score separates training images (members) from other images of the same client.
 
-An image's score is high if it looks like a member. A member is compared with others of its own client only, so that
-differences between clients are not mistaken for membership. Intervals are of the bootstrap: every client's members and
-others are drawn again.
+An image's score is high if it looks like a member. Members are compared only with other images of their own client, so
+that differences between clients are not mistaken for membership. Intervals are bootstrap intervals that resample every
+client's members and others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Scores = tuple[Floats, Floats]
-"""Of one client: those of members (m,) and those of others (n,)."""
+"""Scores of one client: of members (m,) and of others (n,)."""
 
-_CHUNK = 4_000_000  # numbers that are in memory at once
-_LARGE = 500.0  # an epsilon that promises nothing, and whose exponential is still a number
+_CHUNK = 4_000_000  # values in memory at once
+_LARGE = 500.0  # an epsilon without guarantee whose exponential is finite
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Estimate:
 
     @classmethod
     def of(cls, value: float, drawn: Floats, confidence: float) -> "Estimate":
-        """The interval that holds the share `confidence` of the values `drawn`."""
+        """Take the interval that contains the share `confidence` of the values `drawn`."""
         low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
         return cls(float(value), float(low), float(high))
 
     def as_dict(self) -> dict[str, float]:
-        """For a file."""
+        """Return a dictionary for JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -45,14 +45,13 @@ class Separation:
     """How well scores separate members from others.
 
     Attributes:
-        auc: how often a member has a higher score than another image of its client; 0.5 is chance. Over clients it is
-            the mean weighted by m n / (m + n), as in van Elteren's test.
-        rates: by the share of others mistaken for members (0.01, 0.1) the share of members found. One threshold
-            serves all clients, each of whose members weigh as much as its others. A share of less than one image is
-            left out.
-        by_client: the AUC of each client; None where it has no members or no others.
-        members: how many images were members of a client with both.
-        others: how many were not.
+        auc: the probability that a member has a higher score than another image of its client; 0.5 is chance. The mean
+            over clients is weighted by m n / (m + n), as in van Elteren's test.
+        rates: true-positive rates by false-positive rate (0.01, 0.1), with one threshold for all clients; a client's
+            members and others have equal weight. Rates of less than one image are skipped.
+        by_client: the AUC of each client; None for clients without members or without others.
+        members: number of members of clients that have both.
+        others: number of other images of these clients.
     """
 
     auc: Estimate
@@ -64,7 +63,7 @@ class Separation:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What (epsilon, delta) allows any attack at most, on average: the AUC, and by the share of others the rate."""
+    """The largest mean AUC, and true-positive rates by false-positive rate, that (epsilon, delta) allows any attack."""
 
     epsilon: float
     delta: float
@@ -73,19 +72,19 @@ class Allowed:
 
     @classmethod
     def by(cls, epsilon: float, delta: float, shares: Sequence[float]) -> "Allowed":
-        """Neither error can be smaller than the other allows (Kairouz, Oh and Viswanath, ICML 2015)."""
+        """Compute the limits from the trade-off between both errors (Kairouz, Oh and Viswanath, ICML 2015)."""
         grid = np.linspace(0, 1, 100_001)
         rates = {share: float(_most_found(np.array(share), epsilon, delta)) for share in shares}
         return cls(epsilon, delta, float(np.trapezoid(_most_found(grid, epsilon, delta), grid)), rates)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return a dictionary for JSON."""
         tpr = {f"{share:g}": rate for share, rate in self.rates.items()}
         return {"epsilon": self.epsilon, "delta": self.delta, "auc": self.auc, "tpr": tpr}
 
 
 def _most_found(share: Floats, epsilon: float, delta: float) -> Floats:
-    """The most members that can be found if `share` of the others are mistaken for members."""
+    """Return the largest true-positive rate at the false-positive rate `share`."""
     factor = np.exp(min(epsilon, _LARGE))
     return np.minimum(1, np.minimum(factor * share + delta, 1 - (1 - delta - share) / factor))
 
@@ -98,7 +97,7 @@ def separate(
     confidence: float = 0.95,
     resamples: int = 1000,
 ) -> Separation | None:
-    """How well the scores of `clients` separate members from others; None if no client has both."""
+    """Measure how well the scores of `clients` separate members from others; None if no client has both."""
     usable = [i for i, (members, others) in enumerate(clients) if len(members) and len(others)]
     if not usable:
         return None
@@ -126,12 +125,12 @@ def separate(
 
 
 def _as_they_are(scores: Sequence[Scores]) -> list[Scores]:
-    """How often each image counts: once. Like `scores`, with an axis of resamples behind."""
+    """Count each image once: like `scores`, with an additional last axis for resamples."""
     return [(np.ones((len(members), 1)), np.ones((len(others), 1))) for members, others in scores]
 
 
 def _drawn_again(scores: Sequence[Scores], seed: int, resamples: int) -> Iterator[list[Scores]]:
-    """The same for so many resamples, some at a time."""
+    """Count the images in each of the `resamples`, in chunks."""
     stream = np.random.default_rng(seed)
     n = sum(len(members) + len(others) for members, others in scores)
     step = max(1, min(resamples, _CHUNK // n))
@@ -141,13 +140,13 @@ def _drawn_again(scores: Sequence[Scores], seed: int, resamples: int) -> Iterato
 
 
 def _counts(stream: np.random.Generator, n: int, resamples: int) -> Floats:
-    """How often each of n images is drawn when n are: (n, resamples)."""
+    """Draw n of n images with replacement and count each of them: (n, resamples)."""
     drawn = stream.integers(n, size=(n, resamples)) * resamples + np.arange(resamples)
     return np.bincount(drawn.ravel(), minlength=n * resamples).reshape(n, resamples).astype(np.float64)
 
 
 def _aucs(scores: Sequence[Scores], counts: Sequence[Scores]) -> Floats:
-    """The AUC of each client in each resample: (clients, resamples)."""
+    """Compute the AUC of each client in each resample: (clients, resamples)."""
     found = []
     for one, times in zip(scores, counts, strict=True):
         members, others = _by_value([one], [times])
@@ -157,7 +156,7 @@ def _aucs(scores: Sequence[Scores], counts: Sequence[Scores]) -> Floats:
 
 
 def _rates(scores: Sequence[Scores], counts: Sequence[Scores], weights: Floats, shares: Sequence[float]) -> Floats:
-    """The share of members found where so many of the others are, by one threshold for all: (shares, resamples)."""
+    """Compute true-positive rates at false-positive rates `shares`, with one threshold for all: (shares, resamples)."""
     weighted = [
         (weight * members / len(members), weight * others / len(others))
         for weight, (members, others) in zip(weights, counts, strict=True)
@@ -171,7 +170,7 @@ def _rates(scores: Sequence[Scores], counts: Sequence[Scores], weights: Floats, 
 
 
 def _by_value(scores: Sequence[Scores], counts: Sequence[Scores]) -> Scores:
-    """How often members, and others, have each of the different scores, rising: (values, resamples) each."""
+    """Count members, and others, by distinct score in ascending order: (values, resamples) each."""
     values = np.concatenate([part for one in scores for part in one])
     is_member = np.concatenate([np.arange(len(members) + len(others)) < len(members) for members, others in scores])
     order = np.argsort(values, kind="stable")

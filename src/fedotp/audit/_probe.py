@@ -1,7 +1,7 @@
-"""A membership-inference probe: the loss of images trained on against that of test images of the same client.
+"""A membership-inference probe: the loss of training images against that of test images of the same client.
 
-Two attacks, both of which need no more than the classifier and CLIP: the loss itself, and how much of it was
-learned: the loss of zero-shot CLIP minus that of the classifier. Stronger attacks exist: these prove no absence.
+Two attacks, which require only the classifier and CLIP: by the loss, and by the loss of zero-shot CLIP minus that of
+the classifier. Stronger attacks exist, so a negative result is no proof of privacy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,20 @@ from fedotp.runs.watch import Observer
 
 Floats = NDArray[np.float64]
 LOSS, LEARNED = "loss", "learned"
-"""The attacks: by the loss, and by how much lower it is than that of zero-shot CLIP."""
-_LEAST = 8  # images of either kind, over all clients: with fewer an interval says nothing
+"""The attacks: by the loss, and by the loss of zero-shot CLIP minus that of the classifier."""
+_LEAST = 8  # images of either kind, over all clients: with fewer, intervals are meaningless
 
 
 @dataclass(frozen=True)
 class Attack:
-    """How well one attack (`LOSS`, `LEARNED`) on one `target` ("global", "personal") finds members."""
+    """The result of one attack (`LOSS`, `LEARNED`) on one `target` ("global", "personal")."""
 
     target: str
     score: str
     separation: Separation
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return a dictionary for JSON."""
         found = self.separation
         return {
             "target": self.target,
@@ -47,10 +47,10 @@ class Attack:
 
 @dataclass(frozen=True)
 class Probe:
-    """What the attacks found, and the same for zero-shot CLIP, which was not trained on any image: chance.
+    """The results of the attacks, with zero-shot CLIP, which was trained on none of the images, as a control.
 
-    All intervals of the attacks on clients together, or on one of them, hold with `confidence`. `allowed` is what the
-    account allows any attack on what is covered, the shared prompt and with `privacy.private` the clients' own.
+    The attacks' intervals hold simultaneously with `confidence`, over all clients or for one client. `allowed` limits
+    any attack on covered prompts: the shared one, and with `privacy.private` the clients' own.
     """
 
     clients: tuple[str, ...]
@@ -64,11 +64,11 @@ class Probe:
 
     @property
     def is_fair(self) -> bool:
-        """Whether zero-shot CLIP cannot find members, either; if it can, they differ in more than membership."""
+        """True if zero-shot CLIP cannot find members; otherwise members and others differ in more than membership."""
         return self.control.auc.low <= 0.5 <= self.control.auc.high
 
     def as_dict(self) -> dict[str, Any]:
-        """For a file."""
+        """Return a dictionary for JSON."""
         return {
             "clients": list(self.clients),
             "members": self.members,
@@ -83,15 +83,15 @@ class Probe:
 
 
 Losses = Mapping[str, Sequence[Floats]]
-"""By model, for each client the losses of its images."""
+"""Losses of each client's images, by model."""
 
 
 def probe_run(
     path: str | Path, changes: Sequence[str] = (), *, confidence: float = 0.95, observer: Observer | None = None
 ) -> Probe:
-    """Probe what the server of a run sends and what its clients predict with, by the images of the run's own data.
+    """Probe the global and the personal classifiers of a run with the images of its data set.
 
-    Training images are shown as test images are, uncropped; `changes` such as "compute.device=cpu" apply.
+    Training images are preprocessed like test images, uncropped. `changes` are overrides like "compute.device=cpu".
     """
     plain = ["data.crops=0", "evaluation.views=personal", *changes]
     _, federation = restore(path, plain, observer=observer)
@@ -99,7 +99,7 @@ def probe_run(
 
 
 def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Probe:
-    """Probe what the server of a federation sends and what the clients predict with that took part in training."""
+    """Probe the global classifier of a federation and those of its participating clients."""
     clients = federation.members
     members, others = (
         {name: _by_client(lines, clients) for name, lines in federation.judge(clients, images).items()}
@@ -114,12 +114,12 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
 
 
 def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:
-    """The attacks on all models whose losses are known."""
+    """Attack all models whose losses are known."""
     n_members, n_others = (sum(len(part) for part in side[ZERO_SHOT]) for side in (members, others))
     if min(n_members, n_others) < _LEAST:
         raise FedotpError(
-            f"{n_members} images trained on and {n_others} others: a probe needs at least {_LEAST} of each; "
-            "take a run whose clients have more images"
+            f"a probe requires at least {_LEAST} training and {_LEAST} test images, got {n_members} and {n_others}; "
+            "choose a run whose clients have more images"
         )
     tried = [(target, score) for target in members if target != ZERO_SHOT for score in (LOSS, LEARNED)]
     each = 1 - (1 - confidence) / len(tried)  # so that all intervals together hold with `confidence`
@@ -132,12 +132,12 @@ def _separation(members: Losses, others: Losses, target: str, score: str, confid
     own, other = (_scores(losses, target, score) for losses in (members, others))
     found = separate(list(zip(own, other, strict=True)), confidence=confidence)
     if found is None:
-        raise FedotpError("no client has both images trained on and others: nothing can be compared")
+        raise FedotpError("cannot compare losses: no client has both training and test images")
     return found
 
 
 def _scores(losses: Losses, target: str, score: str) -> list[Floats]:
-    """For each client, high for images that look like members."""
+    """Return each client's scores, high for images that look like members."""
     if score == LOSS:
         return [-own for own in losses[target]]
     return [before - own for before, own in zip(losses[ZERO_SHOT], losses[target], strict=True)]

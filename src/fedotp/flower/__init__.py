@@ -1,4 +1,4 @@
-"""A real federation on Flower: one SuperLink, one SuperNode per site, the same methods and the same numbers."""
+"""Federations of real sites on Flower: one SuperLink, one SuperNode per site, the same methods and results."""
 
 import os
 
@@ -6,5 +6,5 @@ from fedotp.flower._defaults import PORT as PORT
 from fedotp.flower._defaults import SERVER_DAYS as SERVER_DAYS
 from fedotp.flower._defaults import need_flower as need_flower
 
-# Flower reads this variable when it is imported, and this file is imported first: no telemetry unless the user asks.
+# Flower reads this variable on import, and this file is imported first: no telemetry by default.
 os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ.get("FEDOTP_FLOWER_TELEMETRY", "0")

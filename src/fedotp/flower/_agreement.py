@@ -1,7 +1,4 @@
-"""What server and sites agree on before they work together.
-
-Every message of the server carries it, so that a site that was restarted, or comes late, knows all it needs.
-"""
+"""The agreement of server and sites. Every message of the server contains it, for sites that restart or join late."""
 
 import hashlib
 import json
@@ -20,27 +17,24 @@ PROTOCOL = 4
 _KEY = "agreement"
 _LONGEST = 32 << 20  # characters of an agreement
 _MOST_CLASSES = 50_000  # twice ImageNet's
-_LONGEST_NAME, _LONGEST_TEMPLATE = 500, 1000  # the text tower reads some 70 tokens
+_LONGEST_NAME, _LONGEST_TEMPLATE = 500, 1000  # the text encoder accepts about 70 tokens
 
 
 class DisagreementError(FedotpError):
-    """What a site cannot agree to, in a message for the server. Of other errors the server learns nothing more.
-
-    They may name files of the site, and so patients.
-    """
+    """An error whose message a site sends to the server; others may name files of the site, and so patients."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """A federation as all its members know it.
+    """The description of a federation that all its members share.
 
     Attributes:
-        run: the run's own name, different for every run.
-        config: the configuration; where a site has its images is its own business.
-        classes: names of the classes, in order; empty as long as the server does not know them.
-        template: caption of zero-shot CLIP.
+        run: unique name of the run.
+        config: the configuration, without the sites' paths.
+        classes: names of the classes, in order; empty until the server knows them.
+        template: caption template of zero-shot CLIP.
         backbone: digest of the frozen backbone.
-        secure: terms of secure sums; None: the server sees every update.
+        secure: terms of secure sums; None: the server receives every update in the clear.
     """
 
     run: str
@@ -68,30 +62,28 @@ class Agreement:
 
     @cached_property
     def digest(self) -> str:
-        """Equal for equal agreements."""
+        """SHA-256 of `text`."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def put(self, record: ConfigRecord) -> None:
-        """Write it into a message."""
+        """Write the agreement into a message."""
         record[_KEY] = self.text
 
     @classmethod
     def of(cls, record: ConfigRecord) -> "Agreement":
-        """Read it from a message."""
+        """Read the agreement from a message."""
         try:
             text = str(record[_KEY])
             if len(text) > _LONGEST:
-                raise DisagreementError(
-                    f"the server's agreement has {len(text)} characters; right is at most {_LONGEST}"
-                )
+                raise DisagreementError(f"the agreement must have at most {_LONGEST} characters, got {len(text)}")
             values = json.loads(text)
             protocol = values["protocol"]
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise DisagreementError("the message has no agreement: it does not come from a fedotp server") from None
+            raise DisagreementError("the message contains no agreement: the sender is not a fedotp server") from None
         if protocol != PROTOCOL:
             raise DisagreementError(
-                f"the server speaks protocol {one_line(protocol, 60)}, this site {PROTOCOL}: "
-                "install the same version of fedotp"
+                f"the server uses protocol {one_line(protocol, 60)}, this site {PROTOCOL}: "
+                "install the same version of fedotp on both"
             )
         try:
             agreement = cls(
@@ -105,33 +97,30 @@ class Agreement:
         except FedotpError as error:
             raise DisagreementError(one_line(error)) from error
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise DisagreementError(f"the server's agreement cannot be read ({one_line(repr(error))})") from error
-        if len(agreement.template) > _LONGEST_TEMPLATE:
-            raise DisagreementError(
-                f"the server's template has {len(agreement.template)} characters; right is at most {_LONGEST_TEMPLATE}"
-            )
-        if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # it becomes a folder at the site
-            raise DisagreementError(f"the server calls the run {agreement.run[:60]!r}, which is not a run's name")
+            raise DisagreementError(f"cannot parse the server's agreement ({one_line(repr(error))})") from error
+        if (length := len(agreement.template)) > _LONGEST_TEMPLATE:
+            raise DisagreementError(f"the template must have at most {_LONGEST_TEMPLATE} characters, got {length}")
+        if not re.fullmatch("[0-9a-f]{32}", agreement.run):  # used as a folder name at the site
+            raise DisagreementError(f"the server sent an invalid run name: {agreement.run[:60]!r}")
         return agreement
 
 
 def _class_names(names: object) -> tuple[str, ...]:
     if not isinstance(names, list):
-        raise DisagreementError("the server's agreement cannot be read: its classes are not a list of names")
+        raise DisagreementError("cannot parse the server's agreement: its classes are not a list of names")
     if len(names) > _MOST_CLASSES:
-        raise DisagreementError(f"the server names {len(names)} classes; right is at most {_MOST_CLASSES}")
+        raise DisagreementError(f"the agreement must have at most {_MOST_CLASSES} classes, got {len(names)}")
     classes = tuple(map(str, names))
     longest = max(classes, key=len, default="")
     if len(longest) > _LONGEST_NAME:
         raise DisagreementError(
-            f"the server calls a class {one_line(longest, 60)}: {len(longest)} characters; "
-            f"right is at most {_LONGEST_NAME}"
+            f"a class name must have at most {_LONGEST_NAME} characters, got {len(longest)}: {one_line(longest, 60)}"
         )
     return classes
 
 
 def _without_none(tables: dict[str, object]) -> dict[str, object]:
-    """TOML, and so a configuration's tables, have no null: a key without value is left out."""
+    """Remove keys without value: TOML, and so the tables of a configuration, have no null."""
     return {
         key: _without_none(value) if isinstance(value, dict) else value
         for key, value in tables.items()

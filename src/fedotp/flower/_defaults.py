@@ -1,4 +1,4 @@
-"""What is needed before Flower is loaded: defaults that the command line shows, and Flower's environment."""
+"""Defaults that the command line shows, and Flower's environment variables, available before Flower is imported."""
 
 import os
 from importlib.util import find_spec
@@ -7,18 +7,18 @@ from pathlib import Path
 from fedotp.errors import FedotpError
 
 PORT = 8000
-SERVER_DAYS = 825  # for which the server's certificate is valid
-LEAST_SITES = 3  # of a secure sum: in a sum of two, each site knows the other's summand
+SERVER_DAYS = 825  # validity of the server's certificate
+LEAST_SITES = 3  # in a secure sum: in a sum of two, each site can compute the other's update
 
 
 def need_flower() -> None:
     """Raise FedotpError if Flower is not installed."""
     if find_spec("flwr") is None:
-        raise FedotpError("a federation of real sites needs Flower: pip install 'fedotp[flower]'")
+        raise FedotpError("federations of real sites require Flower: pip install 'fedotp[flower]'")
 
 
 def quiet_flower(home: Path) -> None:
-    """Turn off Flower's search for updates and its installations at launch; its own files go below `home`."""
+    """Disable Flower's update check and installation of dependencies; its own files go to `home`."""
     os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
     os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] = "1"
     os.environ["FLWR_HOME"] = str(home)

@@ -14,12 +14,12 @@ from fedotp.federation.testing import Evaluation
 from fedotp.flower.link import silence
 from fedotp.runs.watch import Observer
 
-_EVERY = 10.0  # seconds between two lines about encoding
+_EVERY = 10.0  # seconds between log lines about encoding
 _LONGEST = 4000  # characters of a message
 
 
 class _SafeFormatter(logging.Formatter):
-    """One line a record, also with untrusted text in it; the lines of a traceback follow, indented."""
+    """Formats a record as one line, even with untrusted text, and indents a traceback below it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
@@ -34,7 +34,7 @@ class _SafeFormatter(logging.Formatter):
 
 
 def start_logging() -> None:
-    """Show the lines of fedotp's own loggers, once, and nothing of Flower's."""
+    """Show log lines of fedotp, but none of Flower. Repeated calls have no effect."""
     logger = logging.getLogger("fedotp")
     if not logger.handlers:
         handler = logging.StreamHandler()
@@ -43,11 +43,11 @@ def start_logging() -> None:
         logger.setLevel(logging.INFO)
         logger.propagate = False
     silence()
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # connections of sites that are cut at the end
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # sites' connections that are closed at the end
 
 
 def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
-    """Logs the progress of encoding, at most every few seconds."""
+    """Return a callback that logs the progress of encoding, at most every 10 s."""
     last = time.monotonic()
 
     def report(what: str, done: int, total: int) -> None:
@@ -67,7 +67,7 @@ class LogObserver(Observer):
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
         rounds = config.federation.rounds
-        self._log.info("%s, %d rounds, %d done; writing to %s", config.method.title, rounds, round_, path)
+        self._log.info("%s: %d of %d rounds done; writing to %s", config.method.title, round_, rounds, path)
 
     def on_round(self, report: RoundReport) -> None:
         answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
@@ -80,7 +80,7 @@ class LogObserver(Observer):
         self._log.info("after round %d: accuracy %.2f %% (%s)", round_, 100 * evaluation.mean, sites)
 
     def on_interrupt(self) -> None:
-        self._log.info("stopping after this round; once more stops at once")
+        self._log.info("stopping after this round; press Ctrl-C again to stop immediately")
 
     def on_end(self, path: Path) -> None:
-        self._log.info("everything is written to %s", path)
+        self._log.info("run finished; results are in %s", path)

@@ -1,4 +1,4 @@
-"""Differential privacy: whose presence is hidden, the noise that hides it, the account of what is spent."""
+"""Differential privacy: settings, clipping, noise, the accountant, and canaries for audits."""
 
 from fedotp.privacy._account import Releases as Releases
 from fedotp.privacy._account import composed_epsilon as composed_epsilon

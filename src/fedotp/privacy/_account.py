@@ -1,4 +1,4 @@
-"""What was released, written down before it leaves, and the privacy that it spends (Renyi; Google's dp-accounting)."""
+"""A log of releases, written before each release, and the epsilon they spend (Renyi; Google's dp-accounting)."""
 
 import json
 import logging
@@ -15,33 +15,30 @@ import numpy as np
 from fedotp._files import cannot_write, opened_in_place, parse_json
 from fedotp.errors import FedotpError
 
-_FINEST, _COARSEST = 1e-2, 1e6  # noise multipliers that are tried
+_FINEST, _COARSEST = 1e-2, 1e6  # range of noise multipliers to search
 
 
 class Releases:
-    """What was published, averages or updates, each a line in a file, on disk *before* it leaves.
+    """A log of released averages or updates, one line each, on disk *before* the release.
 
-    A server that is killed between a release and its checkpoint makes the round again: that is a second release.
+    A server that is killed between a release and its checkpoint repeats the round, which is a second release.
     """
 
     def __init__(
-        self, path: Path, least: int = 0, is_right: Callable[[dict[str, Any]], bool] = lambda line: "round" in line
+        self, path: Path, least: int = 0, is_valid: Callable[[dict[str, Any]], bool] = lambda line: "round" in line
     ) -> None:
-        """What is in the file `path`, if it is there; `least` releases are known from elsewhere.
-
-        A file with a record that is not right is refused.
-        """
+        """Read the file `path` if it exists; raise FedotpError for invalid records. Count at least `least` releases."""
         self.path = path
-        self._records = _read(path, is_right)
+        self._records = _read(path, is_valid)
         self.count = max(len(self._records), least)
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Those in the file, the oldest first."""
+        """The records in the file, oldest first."""
         return self._records
 
     def add(self, record: dict[str, Any]) -> None:
-        """Count one more. When this returns, a power failure cannot undo it."""
+        """Append a record. On return it is on disk and survives a power failure."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -60,8 +57,8 @@ class Releases:
         self.count += 1
 
 
-def _read(path: Path, is_right: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-    """The records of a file. A last line that a kill cut short is taken away: what it speaks of did not leave."""
+def _read(path: Path, is_valid: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Read a file's records. Discard an incomplete last line, left by a killed process: its release did not happen."""
     try:
         content = path.read_bytes() if path.is_file() else b""
         whole = content[: content.rfind(b"\n") + 1]
@@ -73,27 +70,26 @@ def _read(path: Path, is_right: Callable[[dict[str, Any]], bool]) -> list[dict[s
         raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError:
         records = [None]
-    if not all(isinstance(record, dict) and is_right(record) for record in records):
-        raise FedotpError(f"{path} is damaged: it should be one JSON object per release; restore it from a copy")
+    if not all(isinstance(record, dict) and is_valid(record) for record in records):
+        raise FedotpError(f"{path} is corrupt: expected one JSON object per line; restore it from a backup")
     return records
 
 
 @lru_cache(maxsize=4096)
 def epsilon(noise: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
-    """The epsilon of so many Gaussian releases with noise multiplier `noise`, one unit zeroed out.
+    """Compute the epsilon of `n_releases` Gaussian releases with noise multiplier `noise`, zeroing out one unit.
 
-    Each is made of units that take part with probability `rate`, independently and unknown to the reader (Poisson
-    sampling); at 1 all do.
+    Each release samples units independently with probability `rate` (Poisson sampling); 1 means all units.
     """
     return composed_epsilon([(noise, rate, n_releases)], delta)
 
 
 def composed_epsilon(releases: Iterable[tuple[float, float, int]], delta: float) -> float:
-    """The epsilon of releases of several kinds together, each kind as (noise, rate, how many)."""
+    """Compose releases of several kinds, each kind as (noise, rate, number of releases), and return their epsilon."""
     total: Any = 0.0
     from_orders: Any = None
     for noise, rate, n in releases:
-        from_orders, orders, once = _of_one_release(noise, rate)
+        from_orders, orders, once = _divergences(noise, rate)
         if n and not noise:
             return math.inf
         total = total + n * once if n else total
@@ -101,7 +97,7 @@ def composed_epsilon(releases: Iterable[tuple[float, float, int]], delta: float)
 
 
 def noise_for(target: float, n_releases: int, delta: float, rate: float = 1.0) -> float:
-    """The least noise multiplier, to three digits, with which so many releases spend no more than `target`.
+    """Find the smallest noise multiplier, to three digits, for which `n_releases` spend an epsilon of at most `target`.
 
     Examples:
         >>> noise_for(2.0, n_releases=100, delta=1e-5)
@@ -109,7 +105,7 @@ def noise_for(target: float, n_releases: int, delta: float, rate: float = 1.0) -
     """
     low, high = _FINEST, _COARSEST
     if epsilon(high, n_releases, delta, rate) > target:
-        raise FedotpError(f"epsilon = {target:g} cannot be had in {n_releases} releases at delta = {delta:g}")
+        raise FedotpError(f"cannot reach epsilon = {target:g} with {n_releases} releases at delta = {delta:g}")
     while high > 1.001 * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if epsilon(middle, n_releases, delta, rate) <= target else (middle, high)
@@ -118,12 +114,12 @@ def noise_for(target: float, n_releases: int, delta: float, rate: float = 1.0) -
 
 
 @lru_cache(maxsize=4096)
-def _of_one_release(noise: float, rate: float) -> tuple[Any, Any, Any]:
-    """From Renyi to epsilon; orders, and the divergence of one release at each: of several it is their sum."""
+def _divergences(noise: float, rate: float) -> tuple[Any, Any, Any]:
+    """Return the conversion to epsilon, the Renyi orders, and the divergence of one release at each (additive)."""
     try:
         from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, rdp
     except ImportError as error:
-        raise FedotpError("accounting for privacy needs dp-accounting: pip install 'fedotp[privacy]'") from error
+        raise FedotpError("privacy accounting requires dp-accounting: pip install 'fedotp[privacy]'") from error
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # by nothing
     release = GaussianDpEvent(noise)
     with _without_warnings():
@@ -133,7 +129,7 @@ def _of_one_release(noise: float, rate: float) -> tuple[Any, Any, Any]:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """An order that is too hard to compute is left out, which makes epsilon larger at most: no warning."""
+    """Silence warnings about orders that cannot be computed: skipping them can only increase epsilon."""
     log = logging.getLogger("absl")
     before, log.disabled = log.disabled, True
     try:

@@ -1,15 +1,14 @@
-"""Canaries: made-up gradients, or made-up sites, among the real ones, to audit what is released.
+"""Canaries: artificial gradients, or artificial sites, among the real ones, to audit releases.
 
-Each is along one number of the prompt that no other of its client has, and a coin decides whether it is in. One that
-is in takes part as an image does, or a site: it is drawn with the same probability and goes through the same clip, the
-same sum and the same noise. It is `LENGTH` times as long as the clip allows, so that a clip that does not work lets it
-stand out. The attacker is the one that differential privacy is about: he knows everything but the coins and the noise,
-so he takes away what is real in a release. Of what is left he looks at the number of a canary, and has a score:
+Each canary lies along its own coordinate of the prompt, and a coin decides whether it is included. An included canary
+is treated like an image (or a site): the same sampling probability, clipping, sum and noise. Its norm is `LENGTH` times
+the clip, so that it stands out if clipping fails. The attacker is that of differential privacy: he knows everything but
+the coins and the noise, and subtracts the real part of each release. His score for a canary is the log-likelihood ratio
 
     sum over releases of log(1 - q + q exp((x - 1/2) / z^2)),
 
-the log-likelihood ratio, x being what was released of that number in units of the clip C, q the probability to be
-drawn, z the noise multiplier.
+where x is the released value of its coordinate in units of the clip C, q the sampling probability, z the noise
+multiplier.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,12 +28,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 LENGTH = 10.0
-"""How long a canary is before it is clipped, in units of C."""
+"""Norm of a canary before clipping, in units of C."""
 
 
 @dataclass(eq=False)
-class _Cage:
-    """The k canaries among what is released for one client, or by the server."""
+class _Group:
+    """The k canaries of one client, or of the server."""
 
     stream: np.random.Generator
     included: NDArray[np.bool_]  # (k,)
@@ -42,20 +41,20 @@ class _Cage:
     places: Ints | None = None  # (k,)
 
     def among(self, width: int) -> Ints:
-        """Which of the `width` numbers that are released are theirs: (k,), all different."""
+        """Return their coordinates among the `width` released ones: (k,), distinct."""
         if self.places is None:
             k = len(self.scores)
-            require(k <= width, "canaries", k, f"at most {width} for each client: so many numbers are released")
+            require(k <= width, "canaries", k, f"at most {width} per client, the number of released values")
             self.places = self.stream.choice(width, k, replace=False)
         return self.places
 
     def drawn(self, rate: float, width: int) -> Ints:
-        """The numbers of those that take part in a release of `width` numbers that draws with probability `rate`."""
+        """Draw included canaries with probability `rate`; return their coordinates among `width`."""
         places = self.among(width)
         return places[(self.stream.random(len(places)) < rate) & self.included]
 
     def see(self, released: Tensor, rate: float, noise: float) -> None:
-        """Look at what was `released` (D,), in units of C."""
+        """Add a release (D,), in units of C, to the scores."""
         x = released.double().cpu().numpy()[self.among(len(released))]
         if not noise:
             self.scores += x
@@ -70,31 +69,30 @@ class Canaries:
     def __init__(
         self, n: int, clients: Ints, privacy: PrivacySettings, draws: Callable[[int], np.random.Generator]
     ) -> None:
-        """`n` in all, for `clients` (C,) in turn, each with its `draws`; with unit "site" all are the server's."""
+        """Deal `n` canaries in turn to `clients` (C,), each with its `draws`; with unit "site" all to the server."""
         self._privacy = privacy
-        cages = [0] if privacy.unit == "site" else clients.tolist()
-        self._cages = {}
-        for place, client in enumerate(cages):
+        owners = [0] if privacy.unit == "site" else clients.tolist()
+        self._groups = {}
+        for place, client in enumerate(owners):
             stream = draws(client)
-            k = len(range(place, n, len(cages)))
-            self._cages[client] = _Cage(stream, stream.random(k) < 0.5, np.zeros(k))
+            k = len(range(place, n, len(owners)))
+            self._groups[client] = _Group(stream, stream.random(k) < 0.5, np.zeros(k))
 
     @property
     def included(self) -> NDArray[np.bool_]:
-        """Which of them are in: (n,)."""
-        return np.concatenate([cage.included for cage in self._cages.values()])
+        """True for included canaries: (n,)."""
+        return np.concatenate([group.included for group in self._groups.values()])
 
     @property
     def scores(self) -> Floats:
-        """High for those that look as if they were in: (n,)."""
-        return np.concatenate([cage.scores for cage in self._cages.values()])
+        """Scores (n,), higher for canaries that look included."""
+        return np.concatenate([group.scores for group in self._groups.values()])
 
     def gradients(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-        """Gradients (U, C, ...) by each of `leaves` (C, ...), some U at a time, of those that take part in a step."""
+        """Yield gradients (U, C, ...) of each of `leaves` (C, ...), U canaries of a step at a time."""
         sizes = [leaf[0].numel() for leaf in leaves]
-        drawn = [
-            self._cages[client].drawn(rate, sum(sizes)) for client, rate in zip(clients.tolist(), rates, strict=True)
-        ]
+        each = zip(clients.tolist(), rates, strict=True)
+        drawn = [self._groups[client].drawn(rate, sum(sizes)) for client, rate in each]
         for start in range(0, max(map(len, drawn)), CHUNK):
             rows = torch.zeros(CHUNK, len(clients), sum(sizes), dtype=leaves[0].dtype)
             for client, places in enumerate(drawn):
@@ -106,20 +104,20 @@ class Canaries:
             ]
 
     def planted(self, clients: Ints, rates: Sequence[float], leaves: Sequence[Tensor]) -> list[Tensor]:
-        """Sums (C, ...) of those that take part in a step, clipped as images are."""
+        """Sum the canaries of a step, each clipped like an image: (C, ...)."""
         return clip_and_add(self.gradients(clients, rates, leaves), leaves, self._privacy.clip)
 
     def see_sums(self, clients: Ints, rates: Sequence[float], sums: Sequence[Tensor]) -> None:
-        """See the noisy sums (C, ...) of a step of `clients` (C,), less what is real in them."""
+        """Score the noisy sums (C, ...) of a step of `clients` (C,), without their real part."""
         for place, (client, rate) in enumerate(zip(clients.tolist(), rates, strict=True)):
             released = torch.cat([total[place].flatten() for total in sums]) / self._privacy.clip
-            self._cages[client].see(released, rate, self._privacy.noise)
+            self._groups[client].see(released, rate, self._privacy.noise)
 
     def updates(self, server: Parameters) -> list[Parameters]:
-        """What the sites among them send that have received `server`."""
+        """Return the updates of the artificial sites after they received `server`."""
         sizes = [value.numel() for value in server.values()]
         found = []
-        for place in self._cages[0].drawn(1.0, sum(sizes)):
+        for place in self._groups[0].drawn(1.0, sum(sizes)):
             moved = torch.zeros(sum(sizes), dtype=torch.float64)
             moved[place] = LENGTH * self._privacy.clip
             parts = zip(server.items(), moved.split(sizes), strict=True)
@@ -129,6 +127,6 @@ class Canaries:
         return found
 
     def see_average(self, released: Parameters, real: Parameters, n: int) -> None:
-        """See the average of n sites that was `released`, of which that of the `real` ones without noise is known."""
+        """Score the `released` average of n sites, given the noiseless average of the `real` sites."""
         moved = [(released[name].double() - value.double()).flatten() for name, value in real.items()]
-        self._cages[0].see(torch.cat(moved) * n / self._privacy.clip, 1.0, self._privacy.noise)
+        self._groups[0].see(torch.cat(moved) * n / self._privacy.clip, 1.0, self._privacy.noise)

@@ -1,4 +1,4 @@
-"""How long updates and gradients are, and how they are made shorter: of sites, and of every unit alone."""
+"""Norms and clipping of sites' updates and of per-unit gradients."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,11 +9,11 @@ from torch import Tensor
 from fedotp.methods import Parameters
 
 CHUNK = 16
-"""Units whose gradients are taken at once, of every client."""
+"""Units per client whose gradients are computed at once."""
 
 
 def length(update: Parameters, start: Parameters | None = None) -> float:
-    """How far an update is from where it started (or from 0), over all its parameters."""
+    """Return the distance of an update from `start` (or from 0), over all its parameters."""
     squares = (
         (value.double() - (0.0 if start is None else start[name].double())).square().sum()
         for name, value in update.items()
@@ -22,12 +22,12 @@ def length(update: Parameters, start: Parameters | None = None) -> float:
 
 
 def clipped(update: Parameters, start: Parameters, norm: float) -> Parameters:
-    """`update` no further than `norm` from `start`."""
+    """Return `update`, clipped to the distance `norm` from `start`."""
     return {name: (start[name] + moved).to(update[name].dtype) for name, moved in _moved(update, start, norm).items()}
 
 
 def clipped_sum(updates: Sequence[Parameters], start: Parameters, norm: float) -> Parameters:
-    """By how much the updates move `start` together, each of them by no more than `norm`; in float64."""
+    """Sum the differences of the updates from `start`, each clipped to `norm`; in float64."""
     total = {name: torch.zeros_like(value, dtype=torch.float64) for name, value in start.items()}
     for update in updates:
         for name, moved in _moved(update, start, norm).items():
@@ -44,11 +44,10 @@ def _moved(update: Parameters, start: Parameters, norm: float) -> Parameters:
 def unit_gradients(
     losses: Tensor, leaves: Sequence[Tensor], units: Tensor, chunk: int = CHUNK
 ) -> Iterator[list[Tensor]]:
-    """The gradient of what every unit loses, alone: (U, C, ...) of each of the `leaves` (C, ...), some U at a time.
+    """Yield the gradient of every unit's loss: (U, C, ...) of each of the `leaves` (C, ...), `chunk` units at a time.
 
-    `losses` (C, B) are of images that do not see each other, of clients that do not either: one graph serves all, and
-    gradients are vector-Jacobian products with it, many vectors at once. `units` (C, B) says whose an image is,
-    counted from 0 for each client; -1 is padding.
+    `losses` (C, B) of different images and clients must be independent: gradients are vector-Jacobian products with one
+    graph, many vectors at once. `units` (C, B) are the images' units, counted from 0 for each client; -1 is padding.
     """
     n_units = int(units.max()) + 1 if units.numel() else 0
     for start in range(0, n_units, chunk):
@@ -64,15 +63,15 @@ def unit_gradients(
 def clipped_sums(
     losses: Tensor, leaves: Sequence[Tensor], units: Tensor, clip: float, chunk: int = CHUNK
 ) -> list[Tensor]:
-    """Sums over units of their gradients, each scaled down to length `clip` over all leaves: (C, ...), in float64.
+    """Sum the units' gradients, each clipped to norm `clip` over all leaves: (C, ...), in float64.
 
-    So whatever one unit is moves the sums by `clip` at most. A gradient that is not finite counts as 0.
+    One unit thus changes the sums by at most `clip`. Non-finite gradients count as 0.
     """
     return clip_and_add(unit_gradients(losses, leaves, units, chunk), leaves, clip)
 
 
 def clip_and_add(parts: Iterable[Sequence[Tensor]], leaves: Sequence[Tensor], clip: float) -> list[Tensor]:
-    """The same of gradients (U, C, ...) by each of the `leaves` (C, ...), some U at a time."""
+    """Sum gradients (U, C, ...) of each of the `leaves` (C, ...), U at a time, each clipped to norm `clip`."""
     sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
     for part in parts:
         wide = [each.double() for each in part]
@@ -85,5 +84,5 @@ def clip_and_add(parts: Iterable[Sequence[Tensor]], leaves: Sequence[Tensor], cl
 
 
 def _scale(lengths: Tensor, clip: float) -> Tensor:
-    """What makes gradients of these lengths no longer than `clip`."""
+    """Return the factors that clip gradients of these lengths."""
     return torch.where(lengths.isfinite(), (clip / lengths).clamp_max(1.0), 0.0)

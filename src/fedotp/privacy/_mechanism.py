@@ -1,14 +1,13 @@
-"""Differential privacy of the average that the sites see.
+"""Differential privacy of the average that the server publishes.
 
-A round releases, of the prompts P_i that sites send back for the prompt P that they were sent,
+Sites receive the prompt P and return prompts P_i. A round releases
 
     P + (sum_i clip(P_i - P, C) + z C N(0, 1)) / n,
 
-clip() scaling what is longer than C down to C. n is fixed: the number of sites that are expected, not of those that
-answer, so a site that sends nothing, or the prompt as it was, counts as 0. Hence whatever one site sends moves the sum
-by C at most, compared with its sending nothing: the zero-out relation, of sites, with the sum's sensitivity C, which is
-what is accounted for. Nothing is gained from drawing only some of the sites: who is drawn is known to all.
-Who is connected, and who answers, is not hidden.
+where clip() limits the norm to C. n is fixed: the number of sites expected, not of those that answer, so a site that
+sends nothing, or an unchanged prompt, counts as 0. Hence one site changes the sum by at most C compared with sending
+nothing: the zero-out relation of sites with sensitivity C, which the accountant uses. There is no amplification by
+sampling, because the sampled sites are public. Which sites are connected and answer is not hidden.
 """
 
 import math
@@ -31,32 +30,32 @@ Floats = NDArray[np.float64]
 
 
 class Chance(Protocol):
-    """Where draws come from: a NumPy generator in a simulation, `Entropy` where they must be unpredictable."""
+    """A source of random numbers: a NumPy generator in simulations, `Entropy` where they must be unpredictable."""
 
     def random(self, size: int) -> Floats:
-        """Uniform numbers (size,) in [0, 1)."""
+        """Draw uniform numbers (size,) in [0, 1)."""
 
     def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Standard normal numbers of this shape."""
+        """Draw standard normal numbers of this shape."""
 
 
 class Entropy:
-    """The operating system's: knowing the seed of a federation, as all sites do, does not help to predict it."""
+    """The operating system's entropy: unlike draws from the federation's seed, which all sites know, unpredictable."""
 
     def random(self, size: int) -> Floats:
-        """Uniform numbers (size,) in [0, 1)."""
+        """Draw uniform numbers (size,) in [0, 1)."""
         return np.asarray(_bits(size) * 2.0**-53)
 
     def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Standard normal numbers of this shape."""
+        """Draw standard normal numbers of this shape."""
         return gaussian(size)
 
 
 def gaussian(shape: tuple[int, ...]) -> Floats:
-    """Standard normal numbers from the operating system's entropy: those of NumPy's generators are predictable.
+    """Draw standard normal numbers from the operating system's entropy: NumPy's generators are predictable.
 
-    Each is made of four by Box and Muller: of a single one, the gaps between floating-point numbers could reveal
-    what it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
+    Each combines four Box-Muller draws: the gaps between floating-point values of a single one could reveal the number
+    it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
     """
     uniform = ((_bits(8 * math.prod(shape)) + 0.5) * 2.0**-53).reshape(2, 4, *shape)  # never 0
     four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])
@@ -64,7 +63,7 @@ def gaussian(shape: tuple[int, ...]) -> Floats:
 
 
 def _bits(n: int) -> Floats:
-    """Whole numbers (n,) from 0 to 2^53 - 1."""
+    """Draw integers (n,) from 0 to 2^53 - 1."""
     return (np.frombuffer(os.urandom(8 * n), np.uint64) >> 11).astype(np.float64)
 
 
@@ -76,9 +75,9 @@ def noisy_average(
     chance: Chance,
     canaries: Canaries | None = None,
 ) -> Parameters:
-    """What a round releases of `updates` of `server`, n sites expected: the equation above.
+    """Compute a round's release from `updates` of `server`, n sites expected, by the equation above.
 
-    `canaries` of an audit take part as sites do, and see what is released.
+    `canaries` of an audit participate like sites, and score the release.
     """
     planted = canaries.updates(server) if canaries else []
     total = clipped_sum([*updates, *planted], server, privacy.clip)
@@ -99,12 +98,12 @@ def _normal(like: Tensor, chance: Chance) -> Tensor:
 
 
 class Mechanism:
-    """What makes averages private for every site, and counts what was spent on them."""
+    """The Gaussian mechanism for a server's averages, and its privacy accounting."""
 
     def __init__(
         self, privacy: PrivacySettings, n_sites: int, releases: Releases, chance: Chance | None = None
     ) -> None:
-        """Of `n_sites` sites in all; `releases` are those before. Noise is the operating system's unless `chance`."""
+        """`releases` are the earlier ones; noise comes from the operating system unless `chance` is given."""
         self._privacy = privacy
         self._chance = chance or Entropy()
         self._n_sites = n_sites
@@ -112,20 +111,20 @@ class Mechanism:
 
     @property
     def epsilon(self) -> float | None:
-        """What is spent; None without noise."""
+        """The epsilon spent; None without noise."""
         return self._epsilon() if self._privacy.noise else None
 
     @property
     def is_spent(self) -> bool:
-        """Whether one more release would exceed the budget."""
+        """True if one more release would exceed the budget."""
         return bool(self._privacy.epsilon) and self._epsilon(1) > self._privacy.epsilon
 
     def facts(self) -> dict[str, Any]:
-        """What was promised, and spent."""
+        """Return the guarantee and the epsilon spent, for manifests and reports."""
         return {**self._privacy.facts(self._releases.count, self.epsilon), "sites": self._n_sites}
 
     def release(self, server: Parameters, updates: Sequence[Parameters], n: int, round_: int) -> Parameters:
-        """The next `server`, of the `updates` of a round in which n sites are expected."""
+        """Return the next `server` from the `updates` of a round with n expected sites, and log the release."""
         released = noisy_average(server, updates, n, self._privacy, self._chance)
         record = {"round": round_, "noise": self._privacy.noise, "clip": self._privacy.clip, "sites": n}
         self._releases.add(record)

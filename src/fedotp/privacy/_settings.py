@@ -1,4 +1,4 @@
-"""What of a run is kept private, and how well."""
+"""Settings of differential privacy."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,18 +17,17 @@ _NEIGHBOURS = {
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """Differential privacy: whose presence a release must not reveal, and at what price.
+    """Differential privacy of releases: the protected unit, noise, clipping and budget.
 
     Attributes:
-        unit: what one may replace by nothing unnoticed: an "example" (a training image), a "group" of them (a patient,
-            where the data say who that is), a whole "site"; "none" promises nothing, and changes nothing. Numbers of
-            images are known.
+        unit: the protected unit: an "example" (a training image), a "group" of images (a patient, if the data name
+            patients) or a whole "site"; "none" disables privacy. Numbers of images are not protected.
         noise: noise multiplier z: the standard deviation of the noise is z times `clip`.
-        clip: C, the most that one unit may move: a sum of gradients, or with "site" a round's sum of updates.
-        delta: of (epsilon, delta): the probability that the promise may fail with; well below 1 / (number of units).
-        epsilon: the budget: the run ends before more is spent; 0 for no limit.
-        private: with "example" and "group", treat what clients keep as what they send; what they predict with, and
-            export, is then covered too. Otherwise it learns without noise, and what is sent learns without it.
+        clip: clipping norm C: the most by which one unit changes a sum of gradients (with "site", of updates).
+        delta: delta of (epsilon, delta): the probability that the guarantee fails; well below 1 / (number of units).
+        epsilon: the budget: the run ends before it spends more; 0 for no limit.
+        private: with "example" and "group", also train the clients' private parameters with noise; the guarantee then
+            covers predictions and exports. If false, they train without noise, and the shared ones without them.
     """
 
     unit: Unit = "none"
@@ -46,15 +45,16 @@ class PrivacySettings:
         require(0 < self.delta < 1, "privacy.delta", self.delta, "in (0, 1), for example 1e-5")
         require_from(0, MOST, "privacy.epsilon", self.epsilon, " (0: no limit)")
         if self.epsilon and not self.noise:
-            raise SettingError("privacy.epsilon", str(self.epsilon), "0 beside privacy.noise = 0, which spends all")
+            right = "0 (no limit) with privacy.noise = 0, whose epsilon is infinite"
+            raise SettingError("privacy.epsilon", str(self.epsilon), right)
 
     @property
     def of_steps(self) -> bool:
-        """Whether training steps are what is made private."""
+        """True if privacy applies to training steps."""
         return self.unit in ("example", "group")
 
     def facts(self, releases: int, spent: float | None) -> dict[str, Any]:
-        """What is promised, and of how many releases it is; `spent` is the epsilon of them, None without noise."""
+        """Return the guarantee after this many `releases`; `spent` is their epsilon, None without noise."""
         facts: dict[str, Any] = {
             "unit": self.unit,
             "noise": self.noise,
@@ -71,7 +71,7 @@ class PrivacySettings:
         return facts
 
     def require_room(self, once: float) -> None:
-        """Refuse a budget that one round, which spends `once`, exceeds."""
+        """Raise SettingError if one round, which spends `once`, exceeds the budget."""
         if self.epsilon and once > self.epsilon:
-            right = f"at least {once:.3g}, which one round spends (or raise privacy.noise = {self.noise:g})"
+            right = f"at least {once:.3g}, the cost of one round (or raise privacy.noise = {self.noise:g})"
             raise SettingError("privacy.epsilon", f"{self.epsilon:g}", right)

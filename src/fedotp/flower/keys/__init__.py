@@ -1,4 +1,4 @@
-"""The keys of a federation: who a site is, and who the server is. Nothing here needs Flower."""
+"""The keys of a federation, which identify the server and the sites. Independent of Flower."""
 
 from fedotp.flower.keys._certificates import KeyIdentity as KeyIdentity
 from fedotp.flower.keys._make_keys import add_sites as add_sites

@@ -1,4 +1,4 @@
-"""The authority of a federation, the server certificate it signs, and what sites sign: elliptic-curve keys, X.509."""
+"""The authority of a federation, the server certificate, and sites' signatures: elliptic-curve keys, X.509."""
 
 import ipaddress
 import re
@@ -17,12 +17,12 @@ from fedotp.errors import FedotpError
 PrivateKey = ec.EllipticCurvePrivateKey
 
 AUTHORITY_DAYS = 3653  # ten years
-LOOPBACK = ("localhost", "127.0.0.1")  # the server process talks to itself
-_SLACK = timedelta(days=1)  # valid from yesterday on: clocks of sites may be slow
+LOOPBACK = ("localhost", "127.0.0.1")  # for connections of the server process to itself
+_SLACK = timedelta(days=1)  # valid from yesterday, because sites' clocks may be slow
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LONGEST_HOST = 253
-_HOW = ec.ECDSA(hashes.SHA384())  # a site signs
+_HOW = ec.ECDSA(hashes.SHA384())  # signature algorithm of sites
 _DAMAGED = (
     ValueError,
     UnsupportedAlgorithm,
@@ -38,7 +38,7 @@ def new_key() -> PrivateKey:
 
 
 def sign_authority(key: PrivateKey, now: datetime) -> x509.Certificate:
-    """Certify `key` by itself, as an authority that signs servers but no further authorities."""
+    """Make a self-signed certificate of an authority that can sign servers but no further authorities."""
     name = _name("fedotp authority")
     return (
         _certificate(name, name, key.public_key(), now, AUTHORITY_DAYS)
@@ -72,32 +72,32 @@ def sign_server(
 
 
 def check_host(host: str) -> str:
-    """Return the host name or IP address as certificates have it, or refuse it."""
+    """Return the host name or IP address in the form of certificates, or raise FedotpError."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
         if not _HOST.fullmatch(host) or len(host) > _LONGEST_HOST or re.fullmatch(r"[\d.]+", host):
             raise FedotpError(
-                f"'{host}' is not a host: give a name such as fl.example.org or an IP address, without a port"
+                f"'{host}' is not a host: use a name like fl.example.org or an IP address, without a port"
             ) from None
         return host.lower()
 
 
 def certified_hosts(certificate: x509.Certificate) -> list[str]:
-    """Return the names and addresses a server certificate is for, in the order they were given."""
+    """Return the names and addresses of a server certificate, in the given order."""
     try:
         names = list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except x509.ExtensionNotFound:
         names = []
     if not names:
-        raise FedotpError("the server's certificate names no host; have a new one signed: fedotp keys renew --server")
+        raise FedotpError("the server's certificate contains no host; sign a new one: fedotp keys renew --server")
     return [str(name.value) for name in names]
 
 
 def check_pair(certificate: x509.Certificate, key: PrivateKey, authority: x509.Certificate, folder: Path) -> None:
-    """Refuse a server certificate that its key or the authority does not belong to."""
+    """Raise FedotpError if a server certificate does not match its key or the authority."""
     if certificate.public_key() != key.public_key():
-        raise FedotpError(f"{folder}: server.crt and server.key do not belong together; copy the whole folder again")
+        raise FedotpError(f"{folder}: server.crt does not match server.key; copy the whole folder again")
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
@@ -105,19 +105,19 @@ def check_pair(certificate: x509.Certificate, key: PrivateKey, authority: x509.C
 
 
 def check_dates(certificate: x509.Certificate, path: Path, now: datetime, *, cure: str) -> None:
-    """Refuse a certificate that is not valid now."""
+    """Raise FedotpError if a certificate is not valid now."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now > end:
         raise FedotpError(f"{path} expired on {end:%Y-%m-%d}; {cure}")
     if now < begin:
-        raise FedotpError(f"{path} is valid from {begin:%Y-%m-%d} on and today is {now:%Y-%m-%d}: set this clock")
+        raise FedotpError(f"{path} is valid from {begin:%Y-%m-%d}, today is {now:%Y-%m-%d}: check this machine's clock")
 
 
 def load_certificate(path: Path) -> x509.Certificate:
     """Read a certificate in PEM."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        certificate.public_key()  # these are looked into only when they are asked for
+        certificate.public_key()  # these are parsed only on access
         _ = certificate.extensions, certificate.not_valid_before_utc, certificate.not_valid_after_utc
     except _DAMAGED:
         raise FedotpError(f"{path} is not a certificate in PEM; copy it again") from None
@@ -125,7 +125,7 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 
 def load_key(path: Path) -> PrivateKey:
-    """Read a private key: PEM, as the authority and the server have it, or OpenSSH's format, as a site has it."""
+    """Read a private key in PEM (authority, server) or in OpenSSH format (site)."""
     content = path.read_bytes()
     ssh = b"OPENSSH" in content.partition(b"\n")[0]
     load = serialization.load_ssh_private_key if ssh else serialization.load_pem_private_key
@@ -139,7 +139,7 @@ def load_key(path: Path) -> PrivateKey:
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Return what `openssl x509 -noout -fingerprint -sha256` prints of it."""
+    """Return the fingerprint that `openssl x509 -noout -fingerprint -sha256` prints."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
@@ -147,26 +147,26 @@ class KeyIdentity:
     """Signs with the private key in a file, and checks signatures of others with their public keys."""
 
     def __init__(self, key: Path | None, peers: Mapping[str, str] | None) -> None:
-        """Without `key` it signs nothing; without `peers`, public keys by name, it accepts every signature."""
+        """Without `key`, signatures are empty; without `peers`, public keys by name, all signatures are accepted."""
         self._key = key
         self._peers = peers
 
     def sign(self, statement: bytes) -> bytes:
-        """ECDSA on P-384 with SHA-384, as the site's requests are signed."""
+        """Sign with ECDSA on P-384 with SHA-384, like the site's requests."""
         return b"" if self._key is None else load_key(self._key).sign(statement, _HOW)
 
     def check(self, name: str, statement: bytes, signature: bytes) -> None:
-        """Refuse a signature that was not made with the key of the site called `name`."""
+        """Raise FedotpError if a signature was not made with the key of the site `name`."""
         if self._peers is None:
             return
         if name not in self._peers:
-            raise FedotpError(f"the key of site {name!r} is not known here; have the coordinator send a new peers.toml")
+            raise FedotpError(f"unknown key of site {name!r}; ask the coordinator for a new peers.toml")
         public = serialization.load_ssh_public_key(self._peers[name].encode())
         try:
-            assert isinstance(public, ec.EllipticCurvePublicKey)  # as every key that was read from such a file
+            assert isinstance(public, ec.EllipticCurvePublicKey)  # checked by read_sites
             public.verify(signature, statement, _HOW)
         except InvalidSignature:
-            raise FedotpError(f"what is said to come from site {name!r} was not signed with its key") from None
+            raise FedotpError(f"invalid signature of site {name!r}") from None
 
 
 def _certificate(

@@ -1,12 +1,12 @@
-"""The keys of a federation, on disk: an authority, a server, sites.
+"""The keys of a federation on disk: an authority, a server, sites.
 
     DIR/authority/{ca.crt,ca.key}                          stays with the coordinator
     DIR/server/{ca.crt,server.crt,server.key,sites.toml}   goes to the server
     DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml,peers.toml}    goes to that site
 
-Sites know the server by the authority's signature; the server knows a site by its public key in sites.toml, and sites
-know each other by those in peers.toml, which is the same list. Folders are
-written completely or not at all, and private keys can be read by their owner only.
+Sites identify the server by the authority's signature; the server identifies sites by their public keys in sites.toml,
+and sites identify each other by those in peers.toml, which is the same list. Folders are written completely or not at
+all. Only their owner can read private keys.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ _OWNER_ONLY, _READABLE = 0o600, 0o644
 def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days: int = SERVER_DAYS) -> None:
     """Make an authority, a server certificate for `hosts` and a key for every site in a new folder.
 
-    `days` is how long the server certificate is valid; the authority is valid for ten years.
+    The server certificate is valid for `days` days; the authority for ten years.
     """
     hosts = _check_hosts(hosts)
     _check_sites(sites, known=())
     _check_days(days)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise FedotpError(f"{folder} is there already and nothing is overwritten; choose another folder")
+        raise FedotpError(f"{folder} already exists; choose another folder")
     now = current_time()
     authority_key, server_key = certificates.new_key(), certificates.new_key()
     authority = certificates.sign_authority(authority_key, now)
@@ -60,12 +60,12 @@ def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days:
 
 
 def add_sites(folder: Path, sites: Sequence[str]) -> None:
-    """Make keys for further sites; they may connect once the server was started again with the new sites.toml."""
+    """Make keys for further sites, which can connect after the server was restarted with the new sites.toml."""
     known = _known_sites(folder)
     _check_sites(sites, known=known)
     for site in sites:
         if (folder / "sites" / site).exists():
-            raise FedotpError(f"{folder / 'sites' / site} is there already and nothing is overwritten; remove it first")
+            raise FedotpError(f"{folder / 'sites' / site} already exists; remove it first")
     ca = _own(folder, "authority", "ca.crt").read_bytes()
     host = certificates.certified_hosts(certificates.load_certificate(_own(folder, "server", "server.crt")))[0]
     with contextlib.ExitStack() as undo:
@@ -79,10 +79,10 @@ def add_sites(folder: Path, sites: Sequence[str]) -> None:
 
 
 def remove_site(folder: Path, site: str) -> None:
-    """Forget a site's key; the server refuses the site once it was started again with the new sites.toml."""
+    """Remove a site's key; the server refuses the site after a restart with the new sites.toml."""
     known = _known_sites(folder)
     if site not in known:
-        raise FedotpError(f"{folder} has no site '{site}'; it has {', '.join(known) or 'none'}")
+        raise FedotpError(f"{folder} has no site '{site}'; its sites are: {', '.join(known) or 'none'}")
     del known[site]
     write_atomically(folder / "server" / "sites.toml", _sites_toml(known))
     shutil.rmtree(folder / "sites" / site, ignore_errors=True)
@@ -90,7 +90,7 @@ def remove_site(folder: Path, site: str) -> None:
 
 
 def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
-    """Sign a new certificate for the server's key, for the same hosts if none are given; sites need nothing new."""
+    """Sign a new certificate for the server's key, by default for the same hosts; sites keep their files."""
     _check_days(days)
     old = certificates.load_certificate(_own(folder, "server", "server.crt"))
     hosts = _check_hosts(hosts or certificates.certified_hosts(old))
@@ -99,7 +99,7 @@ def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_
     authority_key = load_private(_own(folder, "authority", "ca.key"))
     left = (authority.not_valid_after_utc - now).days
     if days > left:
-        raise FedotpError(f"{ca} is valid for {max(left, 0)} more days: give fewer --days, or make new keys")
+        raise FedotpError(f"{ca} expires in {max(left, 0)} days: decrease --days, or make new keys")
     key = load_private(_own(folder, "server", "server.key")).public_key()
     renewed = certificates.sign_server(key, hosts, authority, authority_key, days=days, now=now)
     write_atomically(folder / "server" / "server.crt", renewed.public_bytes(_PEM))
@@ -107,31 +107,31 @@ def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_
 
 def _check_hosts(hosts: Sequence[str]) -> list[str]:
     if not hosts:
-        raise FedotpError("name at least one host: the name or IP address under which sites reach the server")
+        raise FedotpError("specify at least one host: the name or IP address at which sites reach the server")
     return [certificates.check_host(host) for host in hosts]
 
 
 def _check_sites(sites: Sequence[str], *, known: Collection[str]) -> None:
     if not sites:
-        raise FedotpError("name at least one site")
+        raise FedotpError("specify at least one site")
     seen = {name.casefold() for name in known}  # some file systems ignore case
     for site in sites:
         if not SITE.fullmatch(site):
             raise FedotpError(
-                f"'{site}' cannot be a site's name: up to 64 letters, digits, - _ . and first a letter, a digit or _"
+                f"'{site}' is not a valid site name: must be up to 64 letters, digits, - _ . and not begin with - or ."
             )
         if site.casefold() in seen:
-            raise FedotpError(f"there is a site '{site}' already; every site needs a name of its own")
+            raise FedotpError(f"site '{site}' already exists; choose a unique name")
         seen.add(site.casefold())
 
 
 def _check_days(days: int) -> None:
     if not 1 <= days <= certificates.AUTHORITY_DAYS:
-        raise FedotpError(f"a server certificate is valid for 1 to {certificates.AUTHORITY_DAYS} days, not {days}")
+        raise FedotpError(f"--days must be from 1 to {certificates.AUTHORITY_DAYS}, got {days}")
 
 
 def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
-    """Write a site's folder; return its public key in one line."""
+    """Write a site's folder, and return its public key."""
     key = certificates.new_key()
     private = key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
@@ -142,7 +142,7 @@ def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
 
 
 def _write_peers(folder: Path, known: Mapping[str, str]) -> None:
-    """Write the public keys of all sites into each site's folder that is there."""
+    """Write the public keys of all sites into each existing site's folder."""
     for site in known:
         if (folder / "sites" / site).is_dir():
             write_atomically(folder / "sites" / site / "peers.toml", _sites_toml(known))
@@ -157,8 +157,8 @@ def _pem(key: PrivateKey) -> bytes:
 
 
 def _own(folder: Path, part: str, name: str) -> Path:
-    """A file in the folder that `make_keys` made."""
-    return present(folder / part / name, origin=f"{folder} must be a folder that `fedotp keys make` made")
+    """Return the path of a file in the folder that `make_keys` made."""
+    return present(folder / part / name, origin=f"{folder} must be a folder made by `fedotp keys make`")
 
 
 def _known_sites(folder: Path) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _known_sites(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder to write to, which becomes `folder` at the end; after a failure nothing is left of it."""
+    """Yield a temporary folder, renamed to `folder` at the end and removed after a failure."""
     made: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +183,7 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
-    """Write new files into a new folder (0700); files named *.key are for their owner only (0600)."""
+    """Write new files into a new folder (mode 0700); files named *.key have mode 0600."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in files.items():
         mode = _OWNER_ONLY if name.endswith(".key") else _READABLE

@@ -1,6 +1,6 @@
-"""Read the keys that a server or a site was given, checked, and say what is in a folder of them.
+"""Reading and checking the keys of a server or a site, and a summary of a folder of keys.
 
-Fingerprints are to be compared over the telephone; dates show what expires.
+Fingerprints are for comparison over the telephone.
 """
 
 import base64
@@ -35,13 +35,13 @@ from fedotp.flower.keys._certificates import (
 SITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 """A site's name."""
 
-Fact = tuple[str, str, str]  # of what, its fingerprint, a remark
-_MOST_BYTES = 1 << 20  # of a key, a certificate, a list of a thousand sites
+Fact = tuple[str, str, str]  # object, fingerprint, remark
+_MOST_BYTES = 1 << 20  # of a key, a certificate, or a list of a thousand sites
 
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """What the server needs: certificates and its key, and the public key of every site, by name."""
+    """The server's keys: certificates, its key, and the public keys of the sites, by name."""
 
     ca: Path
     certificate: Path
@@ -50,29 +50,29 @@ class ServerKeys:
 
     @classmethod
     def read(cls, folder: Path) -> "ServerKeys":
-        """Read and check the folder that the server was given."""
+        """Read and check the server's folder."""
         origin = "copy the whole folder server/ that `fedotp keys make` wrote"
         if (folder / "server").is_dir():
-            origin = f"give {folder / 'server'}"
+            origin = f"use {folder / 'server'}"
         path, ca, key_path, sites_path = (
             present(folder / name, origin=origin) for name in ("server.crt", "ca.crt", "server.key", "sites.toml")
         )
         certificate, authority = load_certificate(path), load_certificate(ca)
         check_pair(certificate, load_private(key_path), authority, folder)
         now = current_time()
-        check_dates(certificate, path, now, cure="have a new one signed: fedotp keys renew")
+        check_dates(certificate, path, now, cure="sign a new one: fedotp keys renew")
         check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
         sites = read_sites(sites_path)
         if not sites:
-            raise FedotpError(f"{sites_path} names no site; add one: fedotp keys add")
+            raise FedotpError(f"{sites_path} contains no site; add one: fedotp keys add")
         return cls(ca, path, key_path, sites)
 
 
 @dataclass(frozen=True)
 class SiteKeys:
-    """What a site needs: the authority it trusts, its key, its name and `HOST:PORT` of the server.
+    """A site's keys: its authority, its key, its name and `HOST:PORT` of the server.
 
-    `peers` are the public keys of all sites, by name; None where the site was not given them.
+    `peers` are the public keys of all sites, by name; None without a peers.toml.
     """
 
     ca: Path
@@ -83,10 +83,10 @@ class SiteKeys:
 
     @classmethod
     def read(cls, folder: Path) -> "SiteKeys":
-        """Read and check the folder that a site was given."""
+        """Read and check a site's folder."""
         origin = "copy the whole folder sites/NAME/ that `fedotp keys` wrote"
         if (folder / "sites").is_dir():
-            origin = f"give the folder of one site in {folder / 'sites'}"
+            origin = f"use the folder of one site in {folder / 'sites'}"
         key, ca, path = (present(folder / name, origin=origin) for name in ("site.key", "ca.crt", "site.toml"))
         load_private(key)
         cure = "ask the coordinator for new keys"
@@ -94,21 +94,21 @@ class SiteKeys:
         values = _read_toml(path)
         name, server = values.get("name"), values.get("server")
         if not (isinstance(name, str) and SITE.fullmatch(name) and isinstance(server, str) and server):
-            raise FedotpError(f'{path} must have name = "SITE" and server = "HOST:PORT"')
+            raise FedotpError(f'{path} must contain name = "SITE" and server = "HOST:PORT"')
         peers = folder / "peers.toml"
         known = read_sites(present(peers, origin=origin)) if peers.exists() else None
         return cls(ca, key, name, server, known)
 
 
 def read_sites(path: Path) -> dict[str, str]:
-    """Read sites.toml: the public key of every site, by name, in the order of the file."""
+    """Read sites.toml: the public keys of the sites, by name, in the order of the file."""
     sites = _read_toml(path).get("sites")
     if not isinstance(sites, dict):
-        raise FedotpError(f"{path} must have a table [sites] with a public key for every name")
+        raise FedotpError(f"{path} must contain a table [sites] with a public key for every name")
     owners: dict[bytes, str] = {}
     for name, text in sites.items():
         if not SITE.fullmatch(name):
-            raise FedotpError(f"{path}: {show_key(name)} cannot be a site's name")
+            raise FedotpError(f"{path}: {show_key(name)} is not a valid site name")
         point = _public_point(text)
         if point is None:
             raise FedotpError(f'{path}: the key of {name} must be "ecdsa-sha2-nistp384 AAAA...", as in its site.pub')
@@ -119,12 +119,12 @@ def read_sites(path: Path) -> dict[str, str]:
 
 
 def key_facts(folder: Path) -> list[Fact]:
-    """Return what is in `folder`: all keys of a federation, or the server's part of them, or a site's."""
+    """Summarise the keys in `folder`: of a federation, a server or a site."""
     if (folder / "site.toml").is_file():
         return list(_site_facts(folder))
     if (folder / "sites.toml").is_file():
         return list(_server_facts(folder))
-    origin = f"{folder} must be a folder that `fedotp keys make` made, or the part of it for the server or for a site"
+    origin = f"{folder} must be a folder made by `fedotp keys make`, or its part for the server or for a site"
     present(folder / "server" / "sites.toml", origin=origin)
     return list(_server_facts(folder / "server", sites=folder / "sites"))
 
@@ -148,7 +148,7 @@ def _server_facts(folder: Path, sites: Path | None = None) -> Iterator[Fact]:
     yield name, digest, f"{expires}, for {', '.join(certified_hosts(load_certificate(folder / 'server.crt')))}"
     for name, key in read_sites(folder / "sites.toml").items():
         gone = sites is not None and not (sites / name / "site.key").is_file()
-        yield f"site {name}", _key_fingerprint(key), "its private key is not here" if gone else ""
+        yield f"site {name}", _key_fingerprint(key), "private key not in this folder" if gone else ""
 
 
 def _certificate_fact(name: str, path: Path) -> Fact:
@@ -158,7 +158,7 @@ def _certificate_fact(name: str, path: Path) -> Fact:
 
 
 def present(path: Path, *, origin: str) -> Path:
-    """Return `path` if it is a plain file that can be read; `origin` says what to copy if not."""
+    """Return `path` if it is a readable regular file; `origin` is the advice in the error if it is missing."""
     try:
         read_regular(path, _MOST_BYTES)
         return path
@@ -169,17 +169,17 @@ def present(path: Path, *, origin: str) -> Path:
 
 
 def load_private(path: Path) -> PrivateKey:
-    """Read a private key; one that others can read is refused, as by ssh. A group may read another user's (root's)."""
+    """Read a private key; like ssh, refuse one that others can read, except the group of another user's (root's)."""
     if os.name == "posix":
         status = path.stat()
         forbidden = 0o077 if status.st_uid == os.getuid() else 0o007
         if stat.S_IMODE(status.st_mode) & forbidden:
-            raise FedotpError(f"others than its owner can read the private key {path}; run: chmod 600 '{path}'")
+            raise FedotpError(f"permissions of the private key {path} are too open; run: chmod 600 '{path}'")
     return load_key(path)
 
 
 def current_time() -> datetime:
-    """By the clock of this machine."""
+    """Return the time of this machine's clock."""
     return datetime.now(UTC)
 
 
@@ -187,17 +187,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return parse_toml(path.read_text(encoding="utf-8"))
     except ValueError as error:  # not UTF-8, a number of too many digits, brackets without end
-        raise FedotpError(f"{path} is not TOML: {one_line(error)}") from error
+        raise FedotpError(f"{path} is not valid TOML: {one_line(error)}") from error
 
 
 def _key_fingerprint(public_key: str) -> str:
-    """Return what `ssh-keygen -lf site.pub` prints of a public key in OpenSSH's one-line text."""
+    """Return the fingerprint that `ssh-keygen -lf site.pub` prints for a public key in OpenSSH format."""
     digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def _public_point(text: object) -> bytes | None:
-    """The point on the curve that a public key in OpenSSH's text stands for; None where it is not one."""
+    """Return the curve point of a public key in OpenSSH format; None if it is invalid."""
     if not isinstance(text, str):
         return None
     try:

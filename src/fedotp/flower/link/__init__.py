@@ -1,4 +1,4 @@
-"""The adapter to Flower: SuperLink inside the server, SuperNode and its worker at a site, and messages between them."""
+"""The adapter to Flower: SuperLink in the server, SuperNode and its worker at a site, and messages between them."""
 
 from fedotp.flower.link._flwr import silence as silence
 from fedotp.flower.link._superlink import superlink as superlink

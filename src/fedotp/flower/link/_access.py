@@ -1,9 +1,9 @@
 """Access control of the server's ports: limits on connections, and checks of every request before Flower reads it.
 
-A connection must show a registered key in time, and unauthenticated ones are closed, the oldest first, when there are
-too many: so they neither exhaust the process's file descriptors nor keep sites out. Flower itself would read a request
-of any size before it checks the sender, and store all that a registered site sends. Here the headers are checked first,
-bodies are limited in size and time, and a site can push only as much as an answer can need.
+A connection must present a registered key in time. If there are too many, unauthenticated ones are closed, oldest
+first, so that they neither exhaust the process's file descriptors nor block sites. Flower itself would read requests
+of any size before it checks the sender, and store everything that a registered site sends. Here headers are checked
+first, bodies are limited in size and time, and a site can push only as much as an answer can require.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from fedotp.flower.link import _flwr
 
 log = logging.getLogger("fedotp.server")
 
-MOST = 512  # connections at a time
-MOST_OF_ONE = 32  # of them with the same key
-NO_KEY = 10.0  # seconds in which a connection must show a key
+MOST = 512  # concurrent connections
+MOST_OF_ONE = 32  # concurrent connections with the same key
+NO_KEY = 10.0  # seconds in which a connection must present a key
 
-_DESCRIPTORS = 65_536  # requested for this process, if the machine's limit allows it
+_DESCRIPTORS = 65_536  # requested for this process, within the machine's limit
 _SHARE = 4  # connections get at most this fraction (1 / 4) of the descriptors
 
 Peer = tuple[str, int]
@@ -40,7 +40,7 @@ Peer = tuple[str, int]
 
 @dataclass(eq=False)
 class _Connection:
-    """A connection: its socket, its peer, its start, and the key it has shown."""
+    """A connection: its socket, peer, start and presented key."""
 
     socket: socket.socket
     peer: Peer
@@ -58,16 +58,16 @@ class _Connection:
 
 
 class ConnectionLimits:
-    """Limits the connections of a listener. Used from the listener's thread only."""
+    """Limits on the connections of a listener. Used from the listener's thread only."""
 
     def __init__(self, most: int = MOST, *, no_key: float = NO_KEY, most_of_one: int = MOST_OF_ONE) -> None:
-        """At most `most` connections, `most_of_one` of one key; one without a key lasts `no_key` seconds at most."""
+        """Allow `most` connections, `most_of_one` per key, and `no_key` seconds for one without a key."""
         self.most = max(1, min(most, _raised_descriptors() // _SHARE))
         self._no_key, self._most_of_one = no_key, most_of_one
         self._connections: dict[Peer, _Connection] = {}
 
     def listen(self, host: str, port: int, backlog: int = 128) -> socket.socket:
-        """A socket that listens at `host`:`port` and whose connections are counted. Raises OSError."""
+        """Open a socket that listens at `host`:`port` and counts its connections. Raises OSError."""
         listening = _LimitedSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listening.limits = self
         try:
@@ -96,7 +96,7 @@ class ConnectionLimits:
         return True
 
     def admit(self, peer: Peer, key: bytes) -> bool:
-        """The connection from `peer` has shown `key`; False if there are too many with that key already."""
+        """Record that the connection from `peer` has presented `key`; False if there are too many with that key."""
         connection = self._connections.get(peer)
         if connection is None or connection.key == key:
             return True
@@ -106,13 +106,13 @@ class ConnectionLimits:
         return True
 
     def close(self) -> None:
-        """End connections that have shown no key; the listener ends the others."""
+        """Close connections without a key; the listener closes the others."""
         for connection in list(self._connections.values()):
             if connection.key is None:
                 connection.end()
 
     def _sweep(self) -> None:
-        """Forget what is closed, and close what has shown no key in time."""
+        """Discard closed connections, and close those that have presented no key in time."""
         latest = time.monotonic() - self._no_key
         for connection in list(self._connections.values()):
             if not connection.is_open:
@@ -131,7 +131,7 @@ class _LimitedSocket(socket.socket):
     limits: ConnectionLimits
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; raises if there is none, or if it exceeds the limits."""
+        """Accept the next connection; raises if there is none, or if it exceeds the limits."""
         connection, address = super().accept()
         if not self.limits.enter(connection, (str(address[0]), int(address[1]))):
             connection.close()
@@ -140,7 +140,7 @@ class _LimitedSocket(socket.socket):
 
 
 def _raised_descriptors() -> int:
-    """The limit on descriptors of this process, raised as far as allowed."""
+    """Raise this process's limit on descriptors as far as allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -155,48 +155,48 @@ SECRET_HEADER = "fedotp-secret"
 
 _FLEET = "/v1/fleet/"
 _MIB = 1 << 20
-_SHORT = 16_384  # bytes of a request that carries no more than names and numbers
+_SHORT = 16_384  # bytes of a request that contains only names and numbers
 _LONGEST = {  # bytes of a request's body
     "/v1/fleet/push-object": 6 * _MIB,  # Flower sends arrays in pieces of 5 MiB
-    "/v1/fleet/push-messages": 64 * 1024,  # a message without its arrays, and their names
+    "/v1/fleet/push-messages": 64 * 1024,  # a message and the names of its arrays, but not the arrays
 }
-_BODY_SECONDS = 300.0  # for a body to arrive
-_REMIND = 60.0  # seconds between two lines about the same trouble of the same site
+_BODY_SECONDS = 300.0  # timeout for a body
+_REMIND = 60.0  # seconds between log lines about the same problem of a site
 
-_ANSWER = 8 * _MIB  # bytes an answer may have beyond those that follow from the question; 300,000 predictions fit
-_ANSWER_PER_BYTE = 4  # bytes of answer for each byte of arrays in the question: the same arrays, and tries that failed
-_ANSWERS = 8  # times a site may begin to answer one message
+_ANSWER = 8 * _MIB  # bytes of an answer, beyond those below; enough for 300,000 predictions
+_ANSWER_PER_BYTE = 4  # bytes of answer for each byte of arrays in the request: the same arrays, and retries
+_ANSWERS = 8  # attempts of a site to answer one message
 
 
 @dataclass
 class _Quota:
-    """What a site may still push before it is sent another message."""
+    """Bytes and answers that a site may still push before the next message to it."""
 
     n_bytes: int = 0
     answers: int = 0
 
 
 class SiteAccess:
-    """Flower's application as far as sites need it, and only for sites whose keys are known.
+    """The part of Flower's application that sites need, for sites with known keys.
 
-    Flower would answer the same to an unknown key and to one that is connected already; a site must retry only in the
-    second case.
+    Flower gives the same answer to an unknown key as to one that is already connected, but a site must retry only in
+    the second case.
     """
 
     def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, limits: ConnectionLimits) -> None:
-        """`known` public keys, with their sites' names, may connect; None: any client may."""
+        """Accept clients with `known` public keys, which map to sites' names; None: any client."""
         self._app, self._known, self._limits = app, known, limits
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes], float] = {}
 
     def expect(self, key: bytes, message: Message) -> None:
-        """The site with this key is sent `message`: it may push an answer."""
+        """Allow the site with this key to push an answer to `message`."""
         records = message.content.array_records.values() if message.has_content() else ()
         sent = sum(len(array.data) for record in records for array in record.values())
         self._quotas[key] = _Quota(_ANSWER + _ANSWER_PER_BYTE * sent, _ANSWERS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse a request."""
+        """Forward or refuse a request."""
         if scope["type"] != "http":
             return
         refusal, body = await self._judge(scope, receive)
@@ -206,7 +206,7 @@ class SiteAccess:
             await self._app(scope, _replayed(body, receive), send)
 
     async def _judge(self, scope: Scope, receive: Receive) -> tuple[Response | None, bytes]:
-        """A refusal, or None and the body. Nothing of the body is read before the headers were found in order."""
+        """Return a refusal, or None and the body, which is read only if the headers are valid."""
         path, headers = scope["path"], _headers(scope)
         if not path.startswith(_FLEET):
             return PlainTextResponse("not here", 404), b""
@@ -220,18 +220,18 @@ class SiteAccess:
             if not _has_signed(key, headers):
                 return _unauthorised(), b""
             if (away := _seconds_away(headers)) is not None:
-                self._warn("clock", key, f"its clock is {away:+.0f} s away from this machine's; it is refused")
+                self._warn("clock", key, f"request refused: its clock differs by {away:+.0f} s from the server's")
                 return _unauthorised(), b""
         if not self._limits.admit(peer, key or repr(peer).encode()):
-            self._warn("many", key, "it has too many connections; another one is refused")
+            self._warn("many", key, "connection refused: too many connections with its key")
             return PlainTextResponse("too many connections with this key", 429), b""
         length = headers.get("content-length", "0")
         body = await _body(receive, int(length) if length.isdigit() else 0, _LONGEST.get(path, _SHORT))
         if body is None:
-            self._warn("long", key, "a request that is too long, or takes too long, is refused")
+            self._warn("long", key, "request refused: too large or too slow")
             return PlainTextResponse("too long", 413), b""
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
-            self._warn("more", key, "it sends more than an answer can be; the rest is refused")
+            self._warn("more", key, "request refused: it sends more data than an answer can contain")
             return PlainTextResponse("more than an answer", 413), b""
         return None, body
 
@@ -242,7 +242,7 @@ class SiteAccess:
         return left.n_bytes >= 0 and left.answers >= 0
 
     def _warn(self, what: str, key: bytes, why: str) -> None:
-        """Log a line about a site, at most once a minute for each reason."""
+        """Log a warning about a site, at most once a minute for each reason."""
         now = time.monotonic()
         if now - self._reminded.get((what, key), -_REMIND) >= _REMIND:
             self._reminded[what, key] = now
@@ -250,13 +250,13 @@ class SiteAccess:
 
 
 class LocalAccess:
-    """Flower's whole application, for this process only: other users of the machine do not know the secret."""
+    """Flower's whole application, for this process only, which knows the secret."""
 
     def __init__(self, app: ASGIApp, secret: str, limits: ConnectionLimits) -> None:
         self._app, self._secret, self._limits = app, secret, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on or refuse a request."""
+        """Forward or refuse a request."""
         if scope["type"] == "http":
             given = _headers(scope).get(SECRET_HEADER, "")
             if not hmac.compare_digest(given.encode(), self._secret.encode()):
@@ -268,7 +268,7 @@ class LocalAccess:
 
 
 async def _refuse(refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer and close the connection: a server that kept it would first read what is left of the body."""
+    """Answer and close the connection; otherwise the server would read the rest of the body."""
     refusal.headers["connection"] = "close"
     await refusal(scope, receive, send)
 
@@ -298,7 +298,7 @@ def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
 
 
 def _seconds_away(headers: Mapping[str, str]) -> float | None:
-    """By how much the signer's clock goes ahead, or behind, if that is more than Flower accepts."""
+    """Return the offset of the signer's clock in seconds if it is more than Flower accepts."""
     try:
         signed = datetime.fromisoformat(headers[_flwr.TIME_HEADER])
         away = (signed - datetime.now(signed.tzinfo)).total_seconds()
@@ -312,7 +312,7 @@ def _unauthorised() -> Response:
 
 
 async def _body(receive: Receive, declared: int, longest: int) -> bytes | None:
-    """The body of a request; None if it is longer than it should be, or takes too long."""
+    """Read the body of a request; None if it is too long or takes too long."""
     parts: list[bytes] = []
     n_bytes, more = declared, True
     try:
@@ -328,7 +328,7 @@ async def _body(receive: Receive, declared: int, longest: int) -> bytes | None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A request's body that was read already, once more."""
+    """Make a `receive` that returns a body which was already read."""
     parts = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Any:

@@ -1,8 +1,7 @@
-"""All that fedotp uses of Flower beyond its documented interface (flwr.app, flwr.clientapp, flwr.serverapp).
+"""The parts of Flower that fedotp uses beyond its documented interface (flwr.app, flwr.clientapp, flwr.serverapp).
 
-No other file imports Flower's internals. tests/flower/test_flower_contract.py tests each assumption about them: look
-there when Flower is upgraded. What only the server, or only SuperNode, needs is imported when
-it is used: the other processes of a federation do not load it.
+No other file imports Flower's internals. tests/flower/test_flower_contract.py tests each assumption about them: run it
+when Flower is upgraded. Modules for the server or SuperNode only are imported on use.
 """
 
 import hashlib
@@ -35,11 +34,9 @@ from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufReq
 from flwr.supercore.retry import RetryInvoker as RetryInvoker
 from flwr.supercore.retry import make_simple_http_retry_invoker as make_simple_http_retry_invoker
 from flwr.supercore.run import RunNotRunningException
-from flwr.supercore.runtime import RuntimeHttpClient as RuntimeHttpClient  # how tasks are had and answered
+from flwr.supercore.runtime import RuntimeHttpClient as RuntimeHttpClient  # to acquire and answer tasks
 from flwr.supernode.fleet_http_client import FleetHttpClient as FleetHttpClient  # SuperNode's connection
-from flwr.supernode.runtime.run_clientapp import (  # how Flower's own worker takes a message and answers it
-    pull_task_input as pull_task_input,
-)
+from flwr.supernode.runtime.run_clientapp import pull_task_input as pull_task_input  # as Flower's worker does
 from flwr.supernode.runtime.run_clientapp import push_message as push_message
 from flwr.supernode.runtime.run_clientapp import push_task_output as push_task_output
 
@@ -48,31 +45,31 @@ if TYPE_CHECKING:
     from flwr.superlink.grid import HttpGrid
     from starlette.applications import Starlette
 
-# Words and numbers -------------------------------------------------------------------------------------------
+# Constants ---------------------------------------------------------------------------------------------------
 
 KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER
-"""What a site's request is signed with: the gate looks at it before Flower reads anything else of the request."""
+"""Headers of a site's signature, which access control checks before Flower reads the request."""
 
 EARLIEST, LATEST = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
-"""Seconds between which the signer's clock may be away: the gate names the site whose clock is not."""
+"""Accepted offsets of the signer's clock in seconds; access control logs sites outside them."""
 
 LOST = (
     ErrorCode.MESSAGE_UNAVAILABLE,
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
     ErrorCode.NODE_UNAVAILABLE,
-    ErrorCode.CLIENT_APP_CRASHED,  # SuperNode has not heard from the worker beside it for a minute
+    ErrorCode.CLIENT_APP_CRASHED,  # no heartbeat from the worker at SuperNode for a minute
 )
-"""Errors in the place of a site's answer that the site has not sent: it is asked again."""
+"""Errors that Flower, not the site, sends instead of an answer: the request is repeated."""
 
 FAILURES = (httpx.HTTPError, ObjectPushError, ObjectPullError, RunNotRunningException)
-"""What Flower's calls raise where SuperLink or SuperNode does not answer, or not as it should."""
+"""Errors of Flower's calls for a missing or invalid answer of SuperLink or SuperNode."""
 
 HOLDS_A_CONNECTION = f"code: {int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)}"
-"""What SuperNode prints where the server holds another connection with its key."""
+"""Output of SuperNode if the server holds another connection with its key."""
 
-_LOCAL_SECONDS = 300.0  # for an answer on the loopback interface: Flower's 30 are too few where processors are starved
-_UNTAKEN = timedelta(seconds=60)  # a message that a site has asked for and not taken by then is delivered again
-_ACQUIRE_TASK = "/flwr.proto.Runtime/AcquireTask"  # the one call of a SuperNode's that asks for the shared secret
+_LOCAL_SECONDS = 300.0  # timeout on the loopback interface: Flower's 30 s are too few on a busy machine
+_UNTAKEN = timedelta(seconds=60)  # before a requested but unconfirmed message is delivered again
+_ACQUIRE_TASK = "/flwr.proto.Runtime/AcquireTask"  # the only call of SuperNode's API that requires the shared secret
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 _Client = TypeVar("_Client")
@@ -82,14 +79,14 @@ _Client = TypeVar("_Client")
 
 
 def silence() -> None:
-    """Print nothing that Flower logs: it quotes keys and numbers of nodes; what matters is logged here, with names."""
+    """Discard Flower's log lines, which quote keys and node numbers; fedotp logs sites by name."""
     FLOWER_LOGGER.handlers = [logging.NullHandler()]
 
 
 def runtime_client(
     address: str, name: str, *, token: str = "", secret: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> RuntimeHttpClient:
-    """Speaks with SuperLink or SuperNode about tasks: with the `token` of one, or the `secret` that hands them out."""
+    """Make a client for tasks of SuperLink or SuperNode, with a task's `token` or the `secret` to acquire tasks."""
     guards: list[Any] = [RuntimeVersionHttpInterceptor(component_name=name)]
     if token:
         guards.append(RuntimeTokenHttpInterceptor(token))
@@ -99,12 +96,12 @@ def runtime_client(
 
 
 def acquire_task(client: RuntimeHttpClient, kind: str) -> str:
-    """The token of a task that waits to be done; empty if there is none."""
+    """Return the token of a pending task, or an empty string."""
     return str(client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind])).token)
 
 
 def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
-    """`client` for this machine: with every request go `headers`, for which Flower has no place, and it has time."""
+    """Configure `client` for the loopback interface, with additional `headers` and a longer timeout."""
     client._client.headers.update(headers or {})  # type: ignore[attr-defined]
     client._client.timeout = httpx.Timeout(_LOCAL_SECONDS)  # type: ignore[attr-defined]
     return client
@@ -114,22 +111,22 @@ def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
 
 
 def key_bytes(text: str) -> bytes:
-    """A public key in OpenSSH's text as Flower's requests carry it."""
+    """Convert a public key in OpenSSH format to that of Flower's requests."""
     return public_key_to_bytes(load_ssh_public_key(text.encode()))  # type: ignore[arg-type]
 
 
 def has_signed(key: bytes, text: str, signature: bytes) -> bool:
-    """Whether `text` was signed with the key. Raises ValueError or TypeError where the key is none."""
+    """True if `text` was signed with the key. Raises ValueError or TypeError for an invalid key."""
     return verify_signature(bytes_to_public_key(key), text.encode("ascii"), signature)
 
 
 def refusal_of_key(why: str) -> tuple[dict[str, Any], int]:
-    """What SuperNode must be answered, and with which status, to give up and print `why`."""
+    """Return an answer, and its status, that makes SuperNode exit and print `why`."""
     return FlowerError(ApiErrorCode.PUBLIC_KEY_NOT_VALID, why).to_json(why), 412
 
 
 def set_sender(reply: Message, node: int) -> None:
-    """Set the sender of an answer to `node`, whatever its metadata contain."""
+    """Set the sender of an answer to `node`, regardless of its metadata."""
     reply.metadata.__dict__["_src_node_id"] = node
 
 
@@ -137,7 +134,7 @@ def set_sender(reply: Message, node: int) -> None:
 
 
 def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "Starlette":
-    """SuperLink's application, all of it in memory; it starts no process and opens no port."""
+    """Make SuperLink's application, in memory; it starts no process and opens no port."""
     from flwr.common.constant import FLEET_API_GRPC_RERE_DEFAULT_ADDRESS, TRANSPORT_TYPE_GRPC_RERE
     from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME
     from flwr.superlink.cli.flower_superlink import SuperLinkLifespan
@@ -172,7 +169,7 @@ def make_app(local: str, host: str, port: int, *, with_keys: bool) -> "Starlette
 
 
 def use_clock(now: Callable[[], datetime]) -> None:
-    """Let Flower's memory of sites, messages and tokens go by `now`."""
+    """Make `now` the clock of Flower's state of sites, messages and tokens."""
     from flwr.server.superlink.linkstate import in_memory_linkstate
     from flwr.supercore.corestate import in_memory_corestate
 
@@ -180,7 +177,7 @@ def use_clock(now: Callable[[], datetime]) -> None:
 
 
 def control_client(address: str, name: str, headers: Mapping[str, str]) -> "ControlHttpClient":
-    """Speaks with SuperLink about nodes and runs."""
+    """Make a client for nodes and runs of SuperLink."""
     from flwr.supercore.control import ControlHttpClient
 
     version = RuntimeVersionHttpInterceptor(component_name=name)
@@ -188,7 +185,7 @@ def control_client(address: str, name: str, headers: Mapping[str, str]) -> "Cont
 
 
 def register_node(client: "ControlHttpClient", key: bytes, name: str) -> int:
-    """Admit a site by its key; the node it is."""
+    """Register a site's key, and return its node."""
     from flwr.proto.control_pb2 import RegisterNodeRequest
 
     return int(client.RegisterNode(RegisterNodeRequest(public_key=key, name=name)).node_id)
@@ -208,10 +205,10 @@ def start_run(client: "ControlHttpClient", folder: Path) -> None:
 def make_grid(
     app: "Starlette", address: str, token: str, headers: Mapping[str, str], on_send: Callable[[Message], object]
 ) -> "HttpGrid":
-    """Flower's grid for the task of `token`; `on_send` is called with every message to a site before it leaves.
+    """Make Flower's grid for the task of `token`; call `on_send` with every message before it is sent.
 
-    A call fails with one of FAILURES at the first error; Flower's own grid would retry for ever, or interrupt this
-    process. An answer is pulled when all of it is there: Flower's would wait for the rest, for minutes.
+    A call fails with one of FAILURES at the first error; Flower's own grid would retry indefinitely, or interrupt this
+    process. Only complete answers are pulled; Flower's would wait minutes for the rest.
     """
     from flwr.superlink.grid import HttpGrid
 
@@ -236,9 +233,9 @@ def make_grid(
 
 
 def _is_on_its_way(state: Any, number: str) -> bool:
-    """Whether a site that is there is still sending its answer to a message.
+    """True if a connected site is still sending its answer to a message.
 
-    A message that was sent to the site, and not confirmed because the connection broke, is delivered again.
+    Also deliver a message again that the site did not confirm because the connection broke.
     """
     from flwr.supercore.corestate import in_memory_corestate
 
@@ -256,11 +253,11 @@ def _is_on_its_way(state: Any, number: str) -> bool:
 
 
 def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
-    """Do as Flower's own process of a server does before it calls the ServerApp, in this process.
+    """Do in this process what Flower's own server process does before it calls the ServerApp.
 
-    The run's token would end some seconds after the last sign of life; here it has no end: the machine may sleep. And
-    a part of a message that comes twice, because the first answer to it came too late, counts as stored: Flower would
-    refuse it, and its sender would never send the rest.
+    The run's token never expires, because the machine may sleep; Flower's would expire seconds after the last
+    heartbeat. A part of a message that is sent again after a timeout counts as stored: Flower would refuse it, and its
+    sender would never send the rest.
     """
     from flwr.common.serde import context_from_proto, run_from_proto
     from flwr.proto.runtime_pb2 import PullTaskInputRequest
@@ -283,7 +280,7 @@ def begin_run(app: "Starlette", grid: "HttpGrid") -> Context:
 
 
 def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> None:
-    """Report to SuperLink how the run ended. Raises FAILURES."""
+    """Report the final status of the run to SuperLink. Raises FAILURES."""
     from flwr.common.serde import context_to_proto
     from flwr.proto.runtime_pb2 import PushTaskOutputRequest
 
@@ -291,7 +288,7 @@ def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> No
     grid._runtime_client.PushTaskOutput(output)
 
 
-# The site: SuperNode and the worker beside it ------------------------------------------------------------------
+# The site: SuperNode and its worker ----------------------------------------------------------------------------
 
 
 def run_supernode(client: type[FleetHttpClient], invoker: Callable[[], RetryInvoker]) -> None:

@@ -1,11 +1,11 @@
 """Flower's SuperLink inside the server process.
 
-Sites reach the Fleet API only, on the public port. Flower's other APIs, through which anyone could start runs and so
-run code here, are served on the loopback interface and require a secret that only this process knows. The server's part
-of a run is done by this process itself: no code that came in a bundle is ever executed.
+Sites can reach only the Fleet API, on the public port. Flower's other APIs, which can start runs and thus run code, are
+served on the loopback interface and require a secret that only this process knows. This process itself executes the
+server's part of a run, and never code from a bundle.
 
-What Flower keeps in memory lives as long as this process, so nothing in it may expire because the machine slept or its
-clock was set: the run's own token does not expire, and the presence of sites is measured with a monotonic clock.
+Flower's state in memory must not expire because the machine sleeps or its clock is set: the run's token does not
+expire, and the presence of sites is measured with a monotonic clock.
 """
 
 import errno
@@ -32,22 +32,22 @@ from fedotp.flower.link._access import SECRET_HEADER, ConnectionLimits, LocalAcc
 log = logging.getLogger("fedotp.server")
 
 _LOOPBACK = "127.0.0.1"
-_PATIENCE = 30.0  # seconds for a listener to come up
+_PATIENCE = 30.0  # seconds for a listener to start
 _LONGEST_HEAD = 16_384  # bytes of a request before its body
-_MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE}  # the last process is ending, say
+_MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE}  # e.g. the last process is exiting
 _NAME = "fedotp server"
 _BUNDLE = Path(__file__).parent.parent / "app"
 
 
 @contextmanager
 def superlink(host: str, port: int, keys: ServerKeys | None) -> Iterator["SuperLink"]:
-    """A SuperLink that listens at `host`:`port`; with `keys` over TLS, and only to sites whose keys they name."""
+    """Run a SuperLink at `host`:`port`; with `keys`, over TLS and only for registered sites."""
     link = SuperLink(host, port, keys)
     try:
         link.start()
         yield link
     except _flwr.FAILURES as error:
-        raise TransientError(f"the link inside this server is broken ({type(error).__name__}); retry") from error
+        raise TransientError(f"connection to the internal SuperLink failed ({type(error).__name__}); retry") from error
     finally:
         link.stop()
 
@@ -71,7 +71,7 @@ class SuperLink:
         self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(self) -> None:
-        """Let in the sites that have keys, then listen to them."""
+        """Register the sites' keys, then listen."""
         self._sockets.append(_listen(self._limits, self.host, self.port))
         local, public = self._sockets
         self._serve(LocalAccess(self._app, self._secret, self._local_limits), local, lifespan="on")
@@ -87,7 +87,7 @@ class SuperLink:
             access_log=False,
             log_config=None,
             timeout_graceful_shutdown=2,
-            loop="asyncio",  # it asks the socket for each connection, and so do its limits
+            loop="asyncio",  # calls `accept` of the socket, which applies its limits
             http="h11",
             ws="none",
             h11_max_incomplete_event_size=_LONGEST_HEAD,
@@ -100,7 +100,7 @@ class SuperLink:
         end = time.monotonic() + _PATIENCE
         while not server.started:
             if not thread.is_alive() or time.monotonic() > end:
-                raise TransientError(f"cannot listen at {listening.getsockname()[:2]}")
+                raise TransientError("cannot listen at {}:{}".format(*listening.getsockname()))
             time.sleep(0.05)
 
     def stop(self) -> None:
@@ -116,13 +116,13 @@ class SuperLink:
 
     @contextmanager
     def run(self) -> Iterator[Grid]:
-        """Start a run and do the server's part of it here: the grid that reaches the sites."""
+        """Start a run and execute the server's part of it here; yield the grid that reaches the sites."""
         with closing(_flwr.control_client(self.local, _NAME, self._headers)) as control:
             _flwr.start_run(control, _BUNDLE)
         with closing(_flwr.runtime_client(self.local, _NAME, headers=self._headers)) as runtime:
             token = _flwr.acquire_task(runtime, _flwr.TaskType.SERVER_APP)
         if not token:
-            raise FedotpError("the SuperLink did not hand over the run it was asked to start")
+            raise FedotpError("the SuperLink returned no task for the started run")
         grid = _flwr.make_grid(self._app, self.local, token, self._headers, self._expect)
         context = _flwr.begin_run(self._app, grid)
         status, details = _flwr.SubStatus.FAILED, "the server stopped"
@@ -130,26 +130,26 @@ class SuperLink:
             yield grid
             status, details = _flwr.SubStatus.COMPLETED, ""
         finally:
-            with suppress(*_flwr.FAILURES):  # it ends with this process
+            with suppress(*_flwr.FAILURES):  # the SuperLink ends with this process
                 _flwr.end_run(grid, context, status, details)
             grid.close()
 
     def _expect(self, message: Message) -> None:
-        """A site is sent a message, and may answer."""
+        """Allow a site to answer a message."""
         name = (self.nodes or {}).get(message.metadata.dst_node_id)
         if name is not None:
             self._access.expect(self._keys[name], message)
 
 
 def free_port() -> int:
-    """A port on the loopback interface that is free now."""
+    """Find a free port on the loopback interface."""
     with socket.socket() as probe:
         probe.bind((_LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def _steady_clock() -> Callable[[], datetime]:
-    """A clock that cannot be set, for Flower's memory of sites and messages."""
+    """Make a clock that cannot be set, for Flower's state of sites and messages."""
     began, ticks = datetime.now(UTC), time.monotonic()
 
     def steady() -> datetime:
@@ -159,7 +159,7 @@ def _steady_clock() -> Callable[[], datetime]:
 
 
 def _listen(limits: ConnectionLimits, host: str, port: int) -> socket.socket:
-    """A listening socket, or one line why there is none."""
+    """Open a listening socket, or raise FedotpError."""
     try:
         return limits.listen(host, port)
     except OSError as error:

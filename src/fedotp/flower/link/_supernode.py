@@ -1,7 +1,7 @@
-"""A site's link to the server: Flower's SuperNode, watched and restarted, and the worker that answers its messages.
+"""A site's connection to the server: Flower's SuperNode, watched and restarted, and a worker that answers its messages.
 
-Flower would start a process for every message, which would load the backbone every time, and run the code that came
-with the run. This worker stays, and runs nothing but the installed fedotp.
+Flower would start a process for every message, which would load the backbone each time and run the code of the run's
+bundle. This worker is persistent and runs only the installed fedotp.
 """
 
 import logging
@@ -31,47 +31,47 @@ from fedotp.flower.link._superlink import free_port
 log = logging.getLogger("fedotp.site")
 
 ACTIVATE, HEARTBEAT, PULL = "ActivateNode", "SendNodeHeartbeat", "PullMessages"
-"""The calls that the server has answered, which SuperNode's process prints."""
+"""Names of answered calls that SuperNode's process prints."""
 
 TOO_MUCH = "the server's message is too large"
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
-_UNREACHABLE = 30.0  # seconds without an answer after which the server is reported as unreachable
-_CHECK = 0.2  # seconds between two checks of SuperNode
-_SLEPT = 5.0  # seconds between two checks beyond which this process was asleep
+_UNREACHABLE = 30.0  # seconds without an answer before the server is reported as unreachable
+_CHECK = 0.2  # seconds between checks of SuperNode
+_SLEPT = 5.0  # seconds between checks above which this process was suspended
 _SILENCE = 90.0  # seconds: three of Flower's heartbeats
-_PATIENT = 10  # times that, where silence can be normal
-_HELD = 75.0  # seconds; the server holds a dead connection for a shorter time
+_PATIENT = 10  # factor of that, when silence can be normal
+_HELD = 75.0  # seconds; longer than the server holds a dead connection
 _PROGRAM = ("-P", "-m", "fedotp.flower.link._supernode_main")
 _NAME = "fedotp client"
-_NO_WORK = 0.1  # seconds before the worker asks SuperNode again
-_LAST_OUTPUT = 5.0  # seconds to read the output of a SuperNode that has ended
+_NO_WORK = 0.1  # seconds between the worker's polls of SuperNode
+_LAST_OUTPUT = 5.0  # seconds to read the output of an exited SuperNode
 
-_UNREACHED = f"cannot be reached; retrying every {_LONGEST_PAUSE:.0f} s"
+_UNREACHED = f"cannot connect; retrying every {_LONGEST_PAUSE:.0f} s"
 
 REFUSED = {
-    "CERTIFICATE_VERIFY_FAILED": "the server's certificate was not made by the authority of these keys (ca.crt), "
-    "has expired, or is for another name",
-    UNREGISTERED: "the server does not know this site's key: have it registered there, and start again",
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not signed by this site's authority (ca.crt), has "
+    "expired, or is for another host name",
+    UNREGISTERED: "this site's key is not registered at the server: ask the coordinator to register it, and restart",
 }
-"""Output of SuperNode after which a retry cannot help, and its meaning."""
+"""Output of SuperNode for permanent errors, and its meaning."""
 
 RETRIED = {
-    _flwr.HOLDS_A_CONNECTION: "the server holds a connection with this key: this site's last one, for a minute "
-    "at most, or another site's that has the same key; retrying",
+    _flwr.HOLDS_A_CONNECTION: "the server has another connection with this key: an old one of this site, which "
+    "expires within a minute, or another site with the same key; retrying",
     "ConnectError": _UNREACHED,
     "Connection refused": _UNREACHED,
-    "does not recognize": "the server was restarted; connecting again",
-    "terminated gracefully": "the server ended the connection: it was restarted, or does not accept this site's "
-    "signature (is the clock right, here and there?); retrying",
+    "does not recognize": "the server was restarted; reconnecting",
+    "terminated gracefully": "the server closed the connection: it was restarted, or rejects this site's signature "
+    "(check the clocks of both machines); retrying",
 }
-"""Output of SuperNode after which a retry can help, and its meaning."""
+"""Output of SuperNode for temporary errors, and its meaning."""
 
-TAKEN = "another site is connected with this key: stop it, or have keys of its own made for each site; retrying"
+TAKEN = "another site is connected with this key: stop it, or make separate keys for each site; retrying"
 
 
 class AnswerTimer:
-    """Seconds since the last answer, without those in which this process was asleep."""
+    """Seconds since the last answer, excluding those in which this process was suspended."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -79,21 +79,21 @@ class AnswerTimer:
         self._answered = True
 
     def read(self, now: float) -> float:
-        """The seconds until `now`, on a clock that never goes back."""
+        """Return the seconds until `now`, on a monotonic clock."""
         self.seconds = 0.0 if self._answered else self.seconds + min(now - self._last, _SLEPT)
         self._last, self._answered = now, False
         return self.seconds
 
     def reset(self) -> None:
-        """Restart it, from any thread: there was an answer."""
+        """Restart the timer after an answer; thread-safe."""
         self._answered = True
 
 
 class SuperNode:
     """Keeps a SuperNode connected to `server`; without `keys` the connection is neither encrypted nor authenticated.
 
-    It is restarted if the server answered nothing for `silence` seconds, but not while a message is in progress: only
-    the same SuperNode can deliver the worker's answer.
+    It is restarted after `silence` seconds without an answer, but not while a message is in progress: only the same
+    SuperNode can deliver the worker's answer.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SuperNode:
         program: Sequence[str] = _PROGRAM,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing runs yet. `program` are Python's options, before SuperNode's own."""
+        """Prepare, without starting. `program` are Python's options, before SuperNode's own."""
         self.address = f"127.0.0.1:{free_port()}"
         self.secret = secrets.token_bytes(32)
         self._server, self._keys = server, keys
@@ -122,7 +122,7 @@ class SuperNode:
         self._lost = False
         self._link, self._polls = AnswerTimer(), AnswerTimer()  # any answer; an answer to a request for work
         self._started = 0.0
-        self._warned: set[str] = set()  # since it was last connected
+        self._warned: set[str] = set()  # warnings since the last connection
         self._held_since: float | None = None
         self._stopping = threading.Event()
         self._failure: Exception | None = None
@@ -133,7 +133,7 @@ class SuperNode:
         self._watcher.start()
 
     def require_accepted(self) -> None:
-        """Raise if the server refused SuperNode for good."""
+        """Raise if the server refused SuperNode permanently."""
         if self._failure is not None:
             raise self._failure
 
@@ -144,12 +144,12 @@ class SuperNode:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """While a message is in progress."""
+        """Mark that a message is in progress."""
         self._working = True
         try:
             yield
         finally:
-            self._link.reset()  # the full time remains to deliver the answer
+            self._link.reset()  # the full timeout remains to deliver the answer
             self._polls.reset()
             self._working = False
 
@@ -163,7 +163,7 @@ class SuperNode:
             self._shut()
 
     def _shut(self) -> None:
-        """End SuperNode before the thread that started it ends; the system would then kill it."""
+        """End SuperNode before the thread that started it; otherwise the system would kill it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -174,7 +174,7 @@ class SuperNode:
         self._secret_file.unlink(missing_ok=True)
 
     def watch(self) -> None:
-        """Start SuperNode if it does not run, or receives nothing. Raises if it was refused for good."""
+        """Start SuperNode if it is not running or receives nothing. Raises if it was refused permanently."""
         now = self._clock()
         self._link.read(now)
         self._polls.read(now)
@@ -191,9 +191,9 @@ class SuperNode:
             self._warn(_UNREACHED)
 
     def _is_silent(self) -> bool:
-        """Whether nothing was received for too long; logged once."""
+        """True if nothing was received for too long; log it once."""
         if self._working:
-            self._polls.reset()  # it requests no work before this message is answered
+            self._polls.reset()  # no work is requested before this message is answered
             if self._link.seconds > self._silence and not self._lost:
                 self._lost = True
                 log.warning(
@@ -211,7 +211,7 @@ class SuperNode:
         return False
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
-        """SuperNode has ended: read its last output, and wait before the next start."""
+        """Read the last output of an exited SuperNode, and delay the next start."""
         process.wait()
         for listener in self._listeners:
             listener.join(_LAST_OUTPUT)
@@ -219,7 +219,7 @@ class SuperNode:
         self._wait()
 
     def _wait(self) -> None:
-        """Start nothing for a while, longer each time."""
+        """Delay the next start, longer each time."""
         self._next = self._clock() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
@@ -242,10 +242,10 @@ class SuperNode:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                start_new_session=True,  # Ctrl-C is for the site, which finishes its message first
+                start_new_session=True,  # Ctrl-C must reach only the site, which finishes its message first
             )
-        except OSError as error:  # no memory, no descriptors left: for now
-            log.warning("SuperNode cannot be started: %s; trying again", error.strerror)
+        except OSError as error:  # out of memory or descriptors
+            log.warning("cannot start SuperNode: %s; retrying", error.strerror)
             self._wait()
             return
         self._listeners = [
@@ -265,7 +265,7 @@ class SuperNode:
         return [*options, "--root-certificates", ca, "--auth-supernode-private-key", key]
 
     def _read_answers(self, process: "subprocess.Popen[str]") -> None:
-        """Read the names of the calls that the server has answered."""
+        """Read the names of answered calls."""
         assert process.stdout is not None
         with process.stdout as answers:
             for line in answers:
@@ -277,7 +277,7 @@ class SuperNode:
             self._polls.reset()
         if self._lost:
             self._lost = False
-            log.info("%s answers again", self._server)
+            log.info("connection to %s restored", self._server)
         if call == ACTIVATE:
             self._connected, self._held_since = True, None
             self._warned.clear()
@@ -292,17 +292,15 @@ class SuperNode:
                 self._output.append(one_line(line))
                 log.debug("SuperNode: %s", one_line(line))
                 if TOO_MUCH in line:
-                    log.error("%s: %s; it is not taken", self._server, TOO_MUCH)
+                    log.error("%s: %s; ignoring it", self._server, TOO_MUCH)
 
     def _explain(self) -> None:
-        """Log why SuperNode has ended; raise if it was refused."""
+        """Log why SuperNode exited; raise if it was refused."""
         output = "\n".join(self._output)
         for sign, meaning in REFUSED.items():
             if sign in output:
                 raise FedotpError(f"{self._server}: {meaning}")
-        why = next(
-            (meaning for sign, meaning in RETRIED.items() if sign in output), "the connection was lost; retrying"
-        )
+        why = next((meaning for sign, meaning in RETRIED.items() if sign in output), "connection lost; retrying")
         if _flwr.HOLDS_A_CONNECTION in output:
             now = self._clock()
             self._held_since = now if self._held_since is None else self._held_since
@@ -310,14 +308,14 @@ class SuperNode:
         self._warn(why)
 
     def _warn(self, why: str) -> None:
-        """Log a line, once until the site is connected again: after a run there may be no server for months."""
+        """Log a warning, once per connection: after a run the server may be down for months."""
         if why not in self._warned:
             self._warned.add(why)
             log.warning("%s: %s", self._server, why)
 
 
 class Executor:
-    """Works for the SuperNode at `address`, whose Runtime API asks for `secret`."""
+    """A worker for the SuperNode at `address`, whose Runtime API requires `secret`."""
 
     def __init__(self, address: str, secret: bytes, app: Callable[[Message, Context], Message]) -> None:
         self._address = address
@@ -325,11 +323,11 @@ class Executor:
         self._client = _flwr.runtime_client(address, _NAME, secret=secret)
 
     def step(self) -> bool:
-        """Do one piece of work, if there is one; whether there was."""
+        """Execute a task if one is pending; return True if so."""
         try:
             token = _flwr.acquire_task(self._client, _flwr.TaskType.CLIENT_APP)
-        except httpx.HTTPError as error:  # the SuperNode is not up yet, or gone, or on its way
-            log.debug("no work from the SuperNode: %s", error)
+        except httpx.HTTPError as error:  # the SuperNode is starting or has exited
+            log.debug("cannot acquire a task from SuperNode: %s", error)
             time.sleep(_NO_WORK)
             return False
         if not token:
@@ -338,11 +336,9 @@ class Executor:
         try:
             self._work(token)
         except _flwr.FAILURES as error:
-            log.warning(
-                "an answer is lost, SuperNode did not take it (%s); the server asks again", type(error).__name__
-            )
-        except Exception:  # a message that cannot be read must not end the site
-            log.exception("a message could not be taken or answered")
+            log.warning("SuperNode did not accept an answer (%s); the server will retry", type(error).__name__)
+        except Exception:  # an invalid message must not end the site
+            log.exception("cannot receive or answer a message")
         return True
 
     def _work(self, token: str) -> None:
@@ -355,8 +351,8 @@ class Executor:
             try:
                 reply = self._app(message, context)
             except Exception as error:  # the server receives any error, and the site continues
-                log.exception("the message could not be worked on")
-                status, details = _flwr.SubStatus.FAILED, f"{type(error).__name__}; the site's own log says more"
+                log.exception("cannot process a message")
+                status, details = _flwr.SubStatus.FAILED, f"{type(error).__name__}; see the site's log"
                 reply = Message(Error(_flwr.ErrorCode.CLIENT_APP_RAISED_EXCEPTION, details), reply_to=message)
             _flwr.push_message(client, reply, context)
             _flwr.push_task_output(client, context, status, details)
@@ -366,14 +362,14 @@ class Executor:
 
 
 def _send_heartbeat(client: _flwr.RuntimeHttpClient) -> bool:
-    """Report to SuperNode that its message is in progress; False: retry soon.
+    """Report to SuperNode that its message is in progress; return False to retry soon.
 
-    A SuperNode that was restarted does not know the message; Flower's own worker would then exit.
+    A restarted SuperNode does not know the message, and answers with an error, which is ignored.
     """
     try:
         _flwr.send_heartbeat(client)
     except httpx.TransportError:
         return False
     except httpx.HTTPError as error:
-        log.debug("the SuperNode does not know the message that is worked on: %s", error)
+        log.debug("SuperNode does not know the message in progress: %s", error)
     return True

@@ -1,7 +1,7 @@
 """Flower's SuperNode as a site runs it: `python -m fedotp.flower.link._supernode_main PARENT OPTIONS...`.
 
-It prints the calls that the server has answered, retries while the link is down, limits the bytes it accepts from the
-server, and ends when its parent or one of its threads ends.
+It prints the calls that the server has answered, retries while the connection is down, limits the bytes it accepts from
+the server, and exits when its parent or one of its threads exits.
 """
 
 import os
@@ -19,21 +19,21 @@ from fedotp.flower.link import _flwr
 from fedotp.flower.link._supernode import PULL, TOO_MUCH
 
 MOST_BYTES = 256 << 20
-"""What a message may take; prompts take some kilobytes."""
+"""Limit of a message; prompts take some kilobytes."""
 
-_ADDRESS_SPACE = 8 << 30  # so that a hostile server can end this process, but not the machine
+_ADDRESS_SPACE = 8 << 30  # bytes, so that a hostile server can crash this process, but not the machine
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 
 
 class TooMuchError(RuntimeError):
-    """An answer or a message that no server needs to send. Nothing tries again to get it."""
+    """Raised for an answer or a message beyond the limits; it is not retried."""
 
 
 class FleetClient(_flwr.FleetHttpClient):
     """SuperNode's connection to the server: it prints every answered call and limits the size of answers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As Flower's, without redirects and without decompression."""
+        """Configure Flower's client without redirects and decompression."""
         super().__init__(*arguments, **options)
         self._client.follow_redirects = False
         self._client.headers["accept-encoding"] = "identity"
@@ -52,7 +52,7 @@ class FleetClient(_flwr.FleetHttpClient):
 
     def _bound(self, response: httpx.Response) -> None:
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise TooMuchError("the server sends a compressed answer, which was not requested")
+            raise TooMuchError("the server sent a compressed answer, which was not requested")
         assert isinstance(response.stream, httpx.SyncByteStream)
         response.stream = _Bounded(response.stream, self._take)
 
@@ -61,11 +61,11 @@ class FleetClient(_flwr.FleetHttpClient):
         with self._taking:
             self._taken += n_bytes
         if self._taken > MOST_BYTES:
-            raise TooMuchError(f"{TOO_MUCH}: right is at most {MOST_BYTES >> 20} MiB")
+            raise TooMuchError(f"{TOO_MUCH}: must be at most {MOST_BYTES >> 20} MiB")
 
 
 class _Bounded(httpx.SyncByteStream):
-    """A body that is counted as it comes in."""
+    """A body whose bytes are counted on arrival."""
 
     def __init__(self, stream: httpx.SyncByteStream, take: Any) -> None:
         self._stream, self._take = stream, take
@@ -80,10 +80,7 @@ class _Bounded(httpx.SyncByteStream):
 
 
 def patient_invoker() -> _flwr.RetryInvoker:
-    """Flower's way to try again, also after a TLS handshake that got no answer.
-
-    Flower takes every failure of a handshake for a refusal, and gives up for good.
-    """
+    """Make Flower's invoker also retry after a TLS handshake without answer, which Flower treats as a refusal."""
     invoker = _flwr.make_simple_http_retry_invoker()
     gives_up = invoker.should_giveup
     assert gives_up is not None
@@ -99,7 +96,7 @@ def patient_invoker() -> _flwr.RetryInvoker:
 
 def main() -> None:
     """Run SuperNode for the site whose process is PARENT."""
-    die_with_parent()  # a site that is killed must not leave its SuperNode behind, connected and deaf
+    die_with_parent()  # otherwise the SuperNode of a killed site would stay connected
     if os.getppid() != int(sys.argv.pop(1)):
         sys.exit(1)
     _, most = resource.getrlimit(resource.RLIMIT_AS)
@@ -109,12 +106,12 @@ def main() -> None:
         _flwr.run_supernode(FleetClient, patient_invoker)
     except Exception:
         traceback.print_exc()
-    finally:  # its Runtime API would continue in another thread, without a connection to the server
+    finally:  # otherwise its Runtime API would continue in another thread, without a connection to the server
         os._exit(1)
 
 
 def _end_with_thread(what: threading.ExceptHookArgs) -> None:
-    """End the process: SuperNode does not restart a thread that fails (the heartbeat's)."""
+    """End the process: SuperNode does not restart a failed thread, such as the heartbeat's."""
     threading.__excepthook__(what)
     os._exit(1)
 

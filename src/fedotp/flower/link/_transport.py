@@ -13,41 +13,41 @@ from fedotp.flower.link._flwr import FAILURES, LOST, ErrorCode, set_sender
 
 log = logging.getLogger("fedotp.server")
 
-_PAUSE = 0.2  # between two looks for answers
-_LOOK_AROUND = 2.0  # between two looks for sites that were restarted
-_RETRIES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)  # seconds before each
+_PAUSE = 0.2  # seconds between polls for answers
+_LOOK_AROUND = 2.0  # seconds between polls for restarted sites
+_RETRIES = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)  # seconds before each retry
 
 _Result = TypeVar("_Result")
 
 
 class Transport:
-    """Sends and collects over Flower's grid, and retries where it fails. `name_of` a node is its site's, for the log.
+    """Sends and collects messages over Flower's grid, with retries. `name_of` maps nodes to sites' names, for the log.
 
-    All calls can be repeated: a message that is pushed twice is one, and an answer that is lost on the way is asked for
-    again. A failure that stays raises TransientError.
+    All calls are idempotent: a message that is pushed twice counts once, and a lost answer is requested again. A
+    permanent failure raises TransientError.
     """
 
     def __init__(self, grid: Grid, name_of: Callable[[int], str]) -> None:
         self._grid, self._name_of = grid, name_of
-        self.lost_since: dict[int, float] = {}  # nodes that were lost while they were asked (`time.monotonic`)
+        self.lost_since: dict[int, float] = {}  # nodes that disconnected during a request (`time.monotonic`)
 
     def online(self) -> dict[int, str]:
-        """The nodes that are connected, with the moment they came: one that is restarted comes anew."""
+        """Return the connected nodes and their times of connection, which change when a site restarts."""
         return {node.node_id: node.last_activated_at for node in _retried(self._grid.get_nodes)}
 
     def send(self, messages: Iterable[Message]) -> dict[str, int]:
-        """Send; the numbers of the messages and the nodes they go to. What a node cannot be sent is left out."""
+        """Send messages; return their numbers and nodes, without those that Flower did not accept."""
         listed = list(messages)
         numbers = list(_retried(lambda: self._grid.push_messages(listed))) if listed else []
-        numbers += [""] * (len(listed) - len(numbers))  # none at all, if they are too large for Flower
+        numbers += [""] * (len(listed) - len(numbers))  # Flower returns none if they are too large
         nodes = [message.metadata.dst_node_id for message in listed]
         for number, node in zip(numbers, nodes, strict=True):
             if not number:
-                log.warning("site %s: its message cannot be sent", self._name_of(node))
+                log.warning("site %s: cannot send the request", self._name_of(node))
         return {number: node for number, node in zip(numbers, nodes, strict=True) if number}
 
     def collect(self, waiting: dict[str, int]) -> dict[int, Message]:
-        """The answers that are there, by node; their messages are taken out of `waiting`."""
+        """Return the answers that have arrived, by node, and remove their messages from `waiting`."""
         answers = {}
         for number, node in list(waiting.items()):
             for reply in self._pull(number, node):
@@ -56,13 +56,13 @@ class Transport:
         return answers
 
     def _pull(self, number: str, node: int) -> list[Message]:
-        """The answer to one message, if it is there. Its sender is set to the node that was asked."""
+        """Return the answer to a message, if it has arrived, with the requested node as its sender."""
         try:
             replies = list(_retried(lambda: self._grid.pull_messages([number])))[:1]
-        except TransientError:  # it is the SuperLink that fails
+        except TransientError:  # a failure of the SuperLink
             raise
-        except Exception as error:  # untrusted bytes that Flower cannot read
-            what = Error(ErrorCode.UNKNOWN, f"its answer cannot be read ({type(error).__name__})")
+        except Exception as error:  # untrusted bytes that Flower cannot parse
+            what = Error(ErrorCode.UNKNOWN, f"cannot parse its answer ({type(error).__name__})")
             asked = Message(RecordDict(), dst_node_id=node, message_type=MessageType.QUERY)
             replies = [Message(what, reply_to=asked)]
         for reply in replies:
@@ -70,10 +70,9 @@ class Transport:
         return replies
 
     def exchange(self, messages: Iterable[Message], timeout: float, patience: float = 0.0) -> dict[int, Message]:
-        """Send and wait: the first answer of every node that gives one in time.
+        """Send, wait, and return the first answer of every node within `timeout` seconds.
 
-        A node that was restarted has forgotten what it was asked, and is asked again; so is one that was lost and
-        comes back within `patience` seconds.
+        Repeat a request to a node that has restarted, or that reconnects within `patience` seconds.
         """
         asked = {message.metadata.dst_node_id: message for message in messages}
         came = self.online()
@@ -98,7 +97,7 @@ class Transport:
                 came |= online
                 for node in again:
                     self.lost_since.pop(node, None)
-                    log.info("site %s is back; asking again", self._name_of(node))
+                    log.info("site %s reconnected; repeating the request", self._name_of(node))
                 waiting = {number: node for number, node in waiting.items() if node not in again}
                 waiting |= self.send(_again(asked[node]) for node in again)
                 lost = {node: at for node, at in lost.items() if node not in again and now - at < patience}
@@ -109,7 +108,7 @@ class Transport:
 
 
 def _retried(call: Callable[[], _Result]) -> _Result:
-    """What a call into Flower returns, at last."""
+    """Call into Flower, with retries."""
     for pause in _RETRIES:
         try:
             return call()
@@ -120,12 +119,12 @@ def _retried(call: Callable[[], _Result]) -> _Result:
         return call()
     except FAILURES as error:
         raise TransientError(
-            f"the link inside this server is broken ({type(error).__name__}); continue with --resume"
+            f"connection to the internal SuperLink failed ({type(error).__name__}); continue with --resume"
         ) from error
 
 
 def is_lost(reply: Message) -> bool:
-    """Whether Flower, not the site, reports that a node or its answer was lost."""
+    """True if Flower, not the site, reports that a node or its answer was lost."""
     return reply.has_error() and reply.error.code in LOST
 
 

@@ -1,9 +1,9 @@
-"""Secure aggregation: the server learns the sum of what sites send, and no summand. Nothing here needs Flower.
+"""Secure aggregation: the server learns only the sum of the sites' updates. Independent of Flower.
 
 The protocol of Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017, in the
-variant against an active server. Before any site trains, all sites sign their keys, the order and their weights; before
-the sum is opened, they sign which sites are in it. Flower's own implementation is not used: it draws masks from NumPy's
-Mersenne twister with a seed of 32 bits, which can be guessed.
+variant against an active server. Before training, all sites sign their keys, the request and their weights; before the
+sum is opened, they sign which sites are in it. Flower's own implementation is insecure: it draws masks from NumPy's
+Mersenne twister with a 32-bit seed, which can be guessed.
 """
 
 from fedotp.flower.secure._crypto import digest as digest

@@ -1,10 +1,10 @@
-"""Keys of one round, masks drawn from them, sealed letters between two sites (all by `cryptography`), and shares.
+"""Keys and masks of one round, encrypted letters between two sites (all from `cryptography`), and secret sharing.
 
-Shamir's secret sharing over a prime field: any t of n shares give the secret, t - 1 reveal nothing about it.
+Shamir's secret sharing over a prime field: any t of n shares determine the secret, t - 1 reveal nothing about it.
 
     f(x) = secret + a_1 x + ... + a_{t-1} x^{t-1}  (mod p),  share of the site at x = 1, 2, ...: f(x)
 
-The secret is 32 bytes; p is the smallest prime above 2^256, so every 32 bytes are a number of the field.
+The secret has 32 bytes; p is the smallest prime above 2^256, so that any 32 bytes are a field element.
 """
 
 import hashlib
@@ -31,53 +31,53 @@ _DOMAIN = b"fedotp secure aggregation 2: "
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A key of X25519, made for one round and never written down."""
+    """An X25519 key pair for one round, never stored on disk."""
 
     private: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate, repr=False)
 
     @classmethod
     def of(cls, private: bytes) -> "KeyPair":
-        """The pair of 32 secret bytes."""
+        """Make the pair of a 32-byte secret key."""
         return cls(X25519PrivateKey.from_private_bytes(private))
 
     @property
     def public(self) -> bytes:
-        """32 bytes, public."""
+        """The public key: 32 bytes."""
         return self.private.public_key().public_bytes_raw()
 
     @property
     def secret(self) -> bytes:
-        """32 secret bytes; only shares of them leave."""
+        """The secret key: 32 bytes, of which only shares are sent."""
         return self.private.private_bytes_raw()
 
     def agree(self, public: bytes, purpose: bytes) -> bytes:
-        """32 bytes that only the owners of the two keys know, other ones for every purpose."""
+        """Derive 32 bytes per purpose that only the owners of both keys know."""
         try:
             common = self.private.exchange(X25519PublicKey.from_public_bytes(public))
         except ValueError:  # a point of small order, or not 32 bytes
-            raise FedotpError("a public key is none: nothing can be agreed on with it") from None
+            raise FedotpError("invalid public key of a site") from None
         return derive(common, purpose)
 
 
 def derive(secret: bytes, purpose: bytes) -> bytes:
-    """A key for `purpose`, of a secret that has 256 bits of entropy, or a curve's."""
+    """Derive a key for `purpose` from a secret with 256 bits of entropy, or a shared curve point."""
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=_DOMAIN + purpose).derive(secret)
 
 
 def mask(key: bytes, n: int) -> Words:
-    """(n,) numbers modulo 2^64, indistinguishable from random ones without `key`: AES-256 in counter mode."""
+    """Generate (n,) pseudorandom numbers modulo 2^64 from `key`: AES-256 in counter mode."""
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * n))
     return np.frombuffer(stream, "<u8").astype(np.uint64)
 
 
 def seal(key: bytes, letter: bytes, about: bytes) -> bytes:
-    """Encrypt and authenticate `letter`, and that it is `about` this (AES-256-GCM)."""
+    """Encrypt and authenticate `letter`, with the associated data `about` (AES-256-GCM)."""
     nonce = os.urandom(_NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, letter, about)
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
-    """The letter; None if anything was changed in it, or it is about something else."""
+    """Decrypt a letter; None if it was modified, or `about` differs."""
     try:
         return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
     except (InvalidTag, ValueError):
@@ -85,7 +85,7 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
 
 
 def digest(*parts: bytes) -> bytes:
-    """SHA-256 of parts, each with its length before it."""
+    """Compute SHA-256 of parts, each prefixed with its length."""
     total = hashlib.sha256(_DOMAIN)
     for part in parts:
         total.update(len(part).to_bytes(8))
@@ -99,24 +99,24 @@ SHARE_BYTES = 33
 
 
 def split(secret: bytes, threshold: int, places: Collection[int]) -> dict[int, bytes]:
-    """A share for each of `places` (1, 2, ...), any `threshold` of which give `secret`."""
+    """Make a share for each of `places` (1, 2, ...), any `threshold` of which determine `secret`."""
     coefficients = [int.from_bytes(secret), *(secrets.randbelow(PRIME) for _ in range(threshold - 1))]
     return {place: _value(coefficients, place).to_bytes(SHARE_BYTES) for place in places}
 
 
 def combine(shares: Mapping[int, bytes], weights: Sequence[int]) -> bytes:
-    """The secret, of the shares at the places that `weights` were made for."""
+    """Reconstruct the secret from shares, by the `weights` of their places."""
     values = [int.from_bytes(share) for share in shares.values()]
     secret = sum(weight * value for weight, value in zip(weights, values, strict=True)) % PRIME
     if secret >> (8 * SECRET_BYTES):
-        raise FedotpError("the shares do not belong together: what they give is not a secret")
+        raise FedotpError("the shares do not belong to the same secret")
     return secret.to_bytes(SECRET_BYTES)
 
 
 def weights_at_zero(places: Collection[int]) -> list[int]:
-    """Lagrange's weights: f(0) = sum of weight times f(place), for all f of a degree below the number of places."""
+    """Compute Lagrange weights: f(0) = sum of weight times f(place), for f of a degree below the number of places."""
     if len(set(places)) < len(places) or not all(0 < place < PRIME for place in places):
-        raise FedotpError(f"shares at the places {sorted(places)} cannot be combined; right are different ones from 1")
+        raise FedotpError(f"places of shares must be distinct and at least 1, got {sorted(places)}")
     weights = []
     for place in places:
         above, below = 1, 1

@@ -1,4 +1,4 @@
-"""What all sites of one secure sum know, what they sign, and bytes by a site's number as they travel."""
+"""Terms, session and cohort of a secure sum: the facts that all its sites know and sign."""
 
 import json
 import math
@@ -13,18 +13,18 @@ from fedotp.flower.secure._crypto import KEY_BYTES, digest
 from fedotp.flower.secure._fixed_point import FixedPoint
 
 _MOST_SITES, _MOST_BOUND = 10_000, 10**6
-_MOST_IMAGES = 10**8  # times a float32, a number that a float64 still holds
+_MOST_IMAGES = 10**8  # times a float32, still within float64
 _MOST_ROUNDS = 2**32
 _COUNT_BYTES = 8
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a federation agrees on for all its secure sums.
+    """The terms of all secure sums of a federation.
 
     Attributes:
-        share: a sum is opened by more than this share of its sites.
-        bound: no value of a prompt is larger.
+        share: opening a sum requires more than this share of its sites.
+        bound: largest absolute value of a prompt.
     """
 
     share: float
@@ -39,15 +39,15 @@ class Terms:
 
 @dataclass(frozen=True)
 class Session:
-    """One attempt at a secure sum: what every site of it signs and compares before it trains.
+    """One attempt at a secure sum, which every site signs and compares before it trains.
 
     Attributes:
-        run, round: the run's own name, and its round from 1.
-        attempt: chosen by the server, another one each time.
+        run, round: the run's unique name, and its round from 1.
+        attempt: unique identifier, chosen by the server.
         agreement: digest of the whole agreement.
-        prompt: digest of the shared parameters that every site starts from.
+        prompt: digest of the shared parameters that every site receives.
         share, bound: see Terms.
-        most_images: no site counts with more.
+        most_images: the maximum weight of a site.
     """
 
     run: str
@@ -62,21 +62,18 @@ class Session:
     def __post_init__(self) -> None:
         Terms(self.share, self.bound)
         if not 1 <= self.round < _MOST_ROUNDS:
-            raise FedotpError(f"a secure sum of round {self.round}; right is from 1 to {_MOST_ROUNDS - 1}")
-        if not 1 <= self.most_images <= _MOST_IMAGES:
-            raise FedotpError(
-                f"a secure sum in which a site counts with up to {self.most_images} images; right is up to "
-                f"{_MOST_IMAGES} (--max-images)"
-            )
+            raise FedotpError(f"the round of a secure sum must be from 1 to {_MOST_ROUNDS - 1}, got {self.round}")
+        if not 1 <= (n := self.most_images) <= _MOST_IMAGES:
+            raise FedotpError(f"--max-images must be from 1 to {_MOST_IMAGES} in secure sums, got {n}")
 
     @property
     def terms(self) -> Terms:
-        """What was agreed on."""
+        """The agreed terms."""
         return Terms(self.share, self.bound)
 
     @property
     def text(self) -> str:
-        """As JSON."""
+        """The session as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -85,28 +82,28 @@ class Session:
         kinds = {item.name: item.type for item in fields(cls)}
         try:
             values = json.loads(text)
-            right = isinstance(values, dict) and {name: type(value) for name, value in values.items()} == kinds
+            is_valid = isinstance(values, dict) and {name: type(value) for name, value in values.items()} == kinds
         except (ValueError, RecursionError):
-            right = False
-        if not right or len(text) > 1000:
-            raise FedotpError("the message does not describe a secure sum; install the same version of fedotp")
+            is_valid = False
+        if not is_valid or len(text) > 1000:
+            raise FedotpError("the message contains no valid secure sum; install the same version of fedotp")
         return cls(**values)
 
     def keys_statement(self, number: int, advert: "Advert") -> bytes:
-        """What a site signs before it trains."""
+        """Return the statement that a site signs before it trains."""
         return digest(b"keys", self.text.encode(), *advert.parts(number))
 
 
 @dataclass(frozen=True)
 class Advert:
-    """A site's signed keys, weight and start in one session.
+    """A site's signed keys, weight and starting point in one session.
 
     Attributes:
         name: the site's name.
-        letters, masks: its public keys, one for letters and one for masks.
-        weight: with how many images it counts in the sum.
-        accepted: the round after which it stood where it starts from; 0 for the beginning.
-        signature: the site's, see `Session.keys_statement`.
+        letters, masks: its public keys for letters and for masks.
+        weight: its weight in images.
+        accepted: the round whose private parameters it starts from; 0 for the initial ones.
+        signature: of `Session.keys_statement`.
     """
 
     name: str
@@ -127,7 +124,7 @@ class Advert:
         return self.weight.to_bytes(_COUNT_BYTES) + self.accepted.to_bytes(_COUNT_BYTES)
 
     def parts(self, number: int) -> tuple[bytes, ...]:
-        """All that is said of site `number`, without the signature."""
+        """Return all facts about site `number` except the signature."""
         return str(number).encode(), self.name.encode(), self.keys, self.counts
 
     @classmethod
@@ -135,9 +132,7 @@ class Advert:
         """Read untrusted `content`."""
         ends = (0, KEY_BYTES, 2 * KEY_BYTES, 2 * KEY_BYTES + _COUNT_BYTES, 2 * KEY_BYTES + 2 * _COUNT_BYTES)
         if not ends[-1] <= len(content) <= 1000:
-            raise FedotpError(
-                f"the keys of {name} have {len(content)} bytes; right are two keys, two counts and a signature"
-            )
+            raise FedotpError(f"the keys of site {name} have an invalid length of {len(content)} bytes")
         letters, masks, weight, accepted = (content[start:end] for start, end in pairwise(ends))
         return cls(name, letters, masks, int.from_bytes(weight), int.from_bytes(accepted), content[ends[-1] :])
 
@@ -149,7 +144,7 @@ class Advert:
 
 @dataclass(frozen=True)
 class Cohort:
-    """The sites whose keys were put together for one session, by number; equal at all of them, or nothing fits."""
+    """The sites of one session, by number; the sum can be opened only if it is equal at all of them."""
 
     session: Session
     adverts: Mapping[int, Advert]
@@ -157,21 +152,16 @@ class Cohort:
     def __post_init__(self) -> None:
         if not LEAST_SITES <= len(self.adverts) <= _MOST_SITES:
             raise FedotpError(
-                f"a secure sum of {len(self.adverts)} sites: right is from {LEAST_SITES} to {_MOST_SITES}; "
-                "of two, each would know the other's part"
+                f"a secure sum requires {LEAST_SITES} to {_MOST_SITES} sites, got {len(self.adverts)}: in a sum of "
+                "two, each site can compute the other's update"
             )
-        if len({advert.keys for advert in self.adverts.values()}) < len(self.adverts) or len(
-            {advert.name for advert in self.adverts.values()}
-        ) < len(self.adverts):
-            raise FedotpError(
-                "two sites of the secure sum have the same name or the same keys; right are different ones"
-            )
+        keys, names = ({getattr(each, key) for each in self.adverts.values()} for key in ("keys", "name"))
+        if min(len(keys), len(names)) < len(self.adverts):
+            raise FedotpError("sites of a secure sum must have unique names and keys")
+        most = self.session.most_images
         for advert in self.adverts.values():
-            if not 1 <= advert.weight <= self.session.most_images:
-                raise FedotpError(
-                    f"site {advert.name} counts with {advert.weight} images in the secure sum; right is from 1 to "
-                    f"{self.session.most_images}"
-                )
+            if not 1 <= advert.weight <= most:
+                raise FedotpError(f"weight of site {advert.name}: must be from 1 to {most} images, got {advert.weight}")
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -180,17 +170,17 @@ class Cohort:
 
     @cached_property
     def threshold(self) -> int:
-        """So many sites open the sum, and fewer cannot."""
+        """The smallest number of sites that can open the sum."""
         return max(LEAST_SITES, math.floor(self.session.share * len(self.adverts)) + 1)
 
     @cached_property
     def fixed(self) -> FixedPoint:
-        """How numbers are written."""
+        """The number format."""
         return FixedPoint(len(self.adverts), self.session.most_images, self.session.bound)
 
     @cached_property
     def transcript(self) -> bytes:
-        """32 bytes that stand for all of it: other ones if a single site has received anything else."""
+        """A digest of the session and all adverts: 32 bytes."""
         parts = [part for number in self.numbers for part in self.adverts[number].parts(number)]
         return digest(b"cohort", self.session.text.encode(), *parts)
 
@@ -200,34 +190,32 @@ class Cohort:
         return {number: place for place, number in enumerate(self.numbers, 1)}
 
     def require_strong(self) -> None:
-        """Refuse a threshold at which a server and a third of the sites could have two lists of survivors signed."""
+        """Refuse a threshold at which the server and a third of the sites could get two lists of survivors signed."""
         least = 2 * len(self.adverts) // 3 + 1
         if self.threshold < least:
             raise FedotpError(
-                f"{self.threshold} of {len(self.adverts)} sites would open the secure sum; this one wants {least} "
-                "(--require-secure); raise --secure-threshold"
+                f"opening the secure sum must require at least {least} of {len(self.adverts)} sites "
+                f"(--require-secure), got {self.threshold}; increase --secure-threshold"
             )
 
     def members(self, numbers: Collection[int]) -> frozenset[tuple[str, int, int, int]]:
-        """Who `numbers` are: names, numbers, weights, and where each starts from; equal sums have equal ones."""
+        """Identify the sites `numbers`: names, numbers, weights, accepted rounds; equal for equal sums."""
         adverts = {number: self.adverts[number] for number in numbers if number in self.adverts}
         return frozenset((each.name, number, each.weight, each.accepted) for number, each in adverts.items())
 
     def survivors_statement(self, survivors: Collection[int]) -> bytes:
-        """What a site signs of who is in the sum."""
+        """Return the statement that a site signs about the survivors."""
         return digest(b"survivors", self.transcript, " ".join(map(str, sorted(survivors))).encode())
 
     def require_enough(self, numbers: Collection[int], what: str) -> None:
-        """Refuse a step that fewer than the threshold have come through."""
+        """Raise VoidSumError if fewer sites than the threshold have completed a step."""
         if len(numbers) < self.threshold:
-            raise VoidSumError(
-                f"{len(numbers)} of {len(self.adverts)} sites {what}; a secure sum needs {self.threshold}"
-            )
+            raise VoidSumError(f"only {len(numbers)} of {len(self.adverts)} sites {what}, need {self.threshold}")
 
     def about(self, purpose: bytes, sender: int, receiver: int) -> bytes:
-        """What a key or a letter is for."""
+        """Return the purpose of a key or letter, as associated data."""
         return digest(purpose, self.transcript, str(sender).encode(), str(receiver).encode())
 
 
 class VoidSumError(FedotpError):
-    """The sum cannot be opened, because too few sites are left or what they say does not fit; it is made again."""
+    """Raised if the sum cannot be opened, because too few sites are left or answers are inconsistent; retried."""

@@ -1,4 +1,4 @@
-"""The server of a federation of real sites: registration, requests, checks of the answers, and rounds."""
+"""The server of a federation of real sites: registration, requests, validation of answers, and rounds."""
 
 from typing import TYPE_CHECKING
 

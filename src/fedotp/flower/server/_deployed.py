@@ -1,4 +1,4 @@
-"""The server of a real federation: the same rounds as the simulator's, with sites that come, go and fail."""
+"""The server of a real federation: the simulator's rounds, with sites that connect, disconnect and fail."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ log = logging.getLogger("fedotp.server")
 
 
 class Deployed(Observer):
-    """A federation of real sites, as a run sees it (`fedotp.runs.one._loop.Federation`), which it observes."""
+    """A federation of real sites (`fedotp.runs.one._loop.Federation`), which also observes its run."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Deployed(Observer):
         n_sites: int | None = None,
         on_save: Callable[[], object] | None = None,
     ) -> None:
-        """The sites of `registration` have gathered.
+        """Make a federation of the sites in `registration`, which must be ready.
 
-        `releases` are the private averages published before; `identity` checks sites' signatures in secure sums. Of a
-        run that goes on, `n_sites` is the number of sites it began with. `on_save` is called before each checkpoint.
+        `releases` are the private averages published before; `identity` checks sites' signatures in secure sums;
+        a resumed run began with `n_sites` sites. `on_save` is called before each checkpoint.
         """
         self.config = config
         self.method = config.method
@@ -57,7 +57,7 @@ class Deployed(Observer):
         self.group_size = 1
         self.device = torch.device("cpu")
         self.n_sites = len(self.registry.members) if n_sites is None else n_sites
-        self.kept = KeptRows({}, self.n_sites)  # nothing: what sites keep is at the sites
+        self.kept = KeptRows({}, self.n_sites)  # empty: sites store their private parameters themselves
         self._task = task
         self._on_save = on_save
         self._requests = Requests(config, task, registration, settings, self.n_sites)
@@ -74,10 +74,10 @@ class Deployed(Observer):
         self.server.params = {name: value.cpu() for name, value in self.server.params.items()}
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server.params):
-            raise FedotpError(f"secure sums do not go with {self.method.title}: its server has no average to make")
+            raise FedotpError(f"secure sums are incompatible with {self.method.title}: its server computes no average")
         self._sums = SecureRounds(self._requests, self._intake, registration, identity) if settings.secure else None
 
-    # What a run wants to know ------------------------------------------------------------------------------
+    # The interface to a run --------------------------------------------------------------------------------
 
     @property
     def settings(self) -> Settings:
@@ -93,50 +93,50 @@ class Deployed(Observer):
 
     @property
     def domains(self) -> tuple[str | None, ...]:
-        """The sites' domains, as they say themselves."""
+        """The domains that the sites report."""
         return tuple(member.domain for member in self.registry.members)
 
     @property
     def images_per_round(self) -> int:
-        """Of the ready sites' images, those of the share that takes part, in every epoch."""
+        """Expected number of training images per round, over all local epochs."""
         rounds = self.settings.federation
         return int(rounds.participation * rounds.local_epochs * sum(m.train_images for m in self.registry.members))
 
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
-        """Nothing: a site is asked about its own images only."""
+        """Return no views: sites evaluate only on their own images."""
         return []
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:
-        """None: sites tell how well they do, not what their images are labelled with."""
+        """Return no controls: sites report scores, not labels."""
         return {}
 
     def join_held_out(self, on_images: OnImages | None = None) -> None:
-        """No site is held out: a site that comes later joins without help."""
+        """Do nothing: no site is held out, and sites that connect later join by themselves."""
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write a checkpoint: the server's parameters and how far the run has come."""
+        """Write a checkpoint: the server's parameters and the progress of the run."""
         if self._on_save:
             self._on_save()
         Checkpoint.write(path, self, progress)
 
     def on_interrupt(self) -> None:
-        """The user has stopped the server: if no site is connected, do not wait for one."""
+        """Stop waiting for sites: the user has stopped the server."""
         self._requests.is_stopping = True
 
     def may_go_on(self) -> bool:
-        """Whether the privacy budget has room for another round."""
+        """True if the privacy budget allows another round."""
         if self._privacy is None or not self._privacy.is_spent:
             return True
         self._is_out_of_budget = True
         spent = self._privacy.facts()
         log.warning(
-            "the privacy budget is spent: epsilon %.3f of %g at delta %g; the run ends after round %d",
+            "privacy budget exhausted: epsilon %.3f of %g at delta %g; the run ends after round %d",
             *(spent["epsilon"], spent["max_epsilon"], spent["delta"], self.round),
         )
         return False
 
     def facts(self) -> dict[str, Any]:
-        """With how many images each site counts, how often it failed, and the privacy spent."""
+        """Return the sites' weights in images, their faults, and the privacy spent."""
         members, most = self.registry.participants, self._intake.most_images()
         facts: dict[str, Any] = {
             "faults": {m.name: m.faults for m in members if m.faults},
@@ -159,7 +159,7 @@ class Deployed(Observer):
     # Rounds ------------------------------------------------------------------------------------------------
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
-        """One communication round with those who are there."""
+        """Run one communication round with the connected sites."""
         if self._sums is not None:
             return self._secure_round(self._sums, on_images)
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Deployed(Observer):
             if not answers and self._requests.is_stopping:
                 raise KeyboardInterrupt
             if not answers:
-                log.warning("round %d: none of %d sites answered; asking again", self.round + 1, len(present))
+                log.warning("round %d: none of %d sites answered; retrying", self.round + 1, len(present))
         updates, faults = self._intake.updates(present, answers, self._expected_upload)
         faults |= self._absent(asked, present)
         for number, fault in faults.items():
@@ -221,7 +221,7 @@ class Deployed(Observer):
             self._privacy.count(self.registry.members[number], reported)
 
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
-        """One round of which the server sees the sum."""
+        """Run one round of which the server sees only the sum."""
         start, least = time.perf_counter(), self.settings.federation.min_clients
         asked, present, opened = sums.run(self.round, self.server.params, self._expected_upload, least)
         faults = opened.faults | self._absent(asked, present)
@@ -229,9 +229,8 @@ class Deployed(Observer):
             self.registry.members[number].fail(fault)
         average = opened.average
         if average is None:
-            log.warning(
-                "round %d: %d updates, fewer than %d: nothing is averaged", self.round + 1, len(opened.survivors), least
-            )
+            n = len(opened.survivors)
+            log.warning("round %d: no average: %d updates, fewer than %d", self.round + 1, n, least)
         else:
             values = {name: torch.from_numpy(value) for name, value in average.values.items()}
             self.server.accept_average(values, values, average.weight)
@@ -262,26 +261,26 @@ class Deployed(Observer):
         return self._requests.expected_upload(number, self.round, self.server.params)
 
     def _accept(self, updates: dict[int, Update]) -> Ints | None:
-        """Hand the updates to the server; returns the sites whose updates a robust rule chose."""
+        """Pass the updates to the server; return the sites whose updates a robust rule chose."""
         numbers = sorted(updates)
         prompts = [updates[number].prompts for number in numbers]
         uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]} if prompts else {}
         weights = torch.tensor([updates[number].n_examples for number in numbers])
         accepted = self.server.accept(Updates(torch.tensor(numbers), uploads, weights), self.round)
         if accepted.why_not and self.server.params:
-            log.warning("round %d: %s: nothing is averaged", self.round + 1, accepted.why_not)
+            log.warning("round %d: no average: %s", self.round + 1, accepted.why_not)
         return accepted.chosen
 
     # Evaluation --------------------------------------------------------------------------------------------
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
-        """What the sites tell of their own tests; at the end, those that have just gone away are awaited."""
+        """Collect the scores that the sites report; at the end, wait for sites that have just disconnected."""
         present = self._requests.to_test(self.round, everyone=everyone)
         messages = self._requests.orders_to_test(present, self.round, self.server.params, last=everyone)
         answers = self._requests.exchange(messages)
         for member in present:
             if member.node not in answers:
-                log.warning("site %s did not say how well it does", member.name)
+                log.warning("site %s: no evaluation within the timeout", member.name)
         replies = {self.registry.number(m): answers[m.node] for m in present if m.node in answers}
         return reported_scores(replies, self.registry.members, len(self._task.classes))
 

@@ -20,9 +20,9 @@ from fedotp.flower.server._server_settings import ServerSettings
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 0.5
-_REMIND = 30.0  # seconds between two log lines about missing sites
-_ASK_AGAIN = 120.0  # seconds after which an answer may be lost; a site that already answered repeats it quickly
-_SETTLED = 3.0  # seconds without a newcomer after which all sites are there, where no list names them
+_REMIND = 30.0  # seconds between log lines about missing sites
+_ASK_AGAIN = 120.0  # seconds before a request is repeated; a site repeats its answer quickly
+_SETTLED = 3.0  # seconds without a newcomer after which all sites are assumed present, if there is no list of sites
 _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
 _LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
@@ -31,24 +31,24 @@ _REFUSED = "its update is refused:"
 
 
 class UpdateRefusedError(FedotpError):
-    """A site's answer has an update, and the update is invalid."""
+    """Raised for an answer with an invalid update."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One round in which no update was taken from a site, and why; `refused`: because of what was in the update."""
+    """The reason why no update of a site was accepted in a round; `refused`: because of the update's content."""
 
     why: str
     refused: bool = False
 
     @classmethod
     def of(cls, error: FedotpError) -> "Fault":
-        """What was wrong with an answer."""
+        """Describe the error in an answer."""
         return cls(str(error), refused=isinstance(error, UpdateRefusedError))
 
     @classmethod
     def read(cls, line: str) -> "Fault":
-        """Of the line that a run's metrics have kept."""
+        """Parse a line in the metrics of a run."""
         return cls(line.removeprefix(_REFUSED).strip(), refused=line.startswith(_REFUSED))
 
     def __str__(self) -> str:
@@ -61,13 +61,13 @@ class State(StrEnum):
     UNKNOWN = "unknown"
     """Not asked yet, or disconnected."""
     ASKED = "asked"
-    """It was asked for its name and classes, or to prepare for the agreement."""
+    """Asked for its name and classes, or to prepare for the agreement."""
     INTRODUCED = "introduced"
-    """It has sent its name and classes."""
+    """Has sent its name and classes."""
     READY = "ready"
-    """It has agreed and can train."""
+    """Has agreed and can train."""
     REFUSED = "refused"
-    """It is excluded."""
+    """Excluded."""
 
 
 @dataclass(eq=False)
@@ -75,16 +75,16 @@ class Member:
     """One site.
 
     Attributes:
-        name: its name; its number is its place in the registry.
-        node: its Flower node, once it is connected; `came`: the time of connection.
+        name: its name; its number is its index in the registry.
+        node: its Flower node while connected; `came`: the time of connection.
         state: its progress in registration.
         train_images, test_images, domain: as the site reports them.
-        gone: when it last disconnected (`time.monotonic`); None: never.
-        agreed: the number of training images that it reported first; its weight is at most this.
-        accepted: the last round whose update was accepted from it.
-        faults: how often it was asked and no update could be accepted; `refused`: because of the update's content.
-        shortened: how often its update was shortened.
-        steps: noisy training steps behind all that it has sent, as the site reports them; for privacy of images.
+        gone: time of its last disconnection (`time.monotonic`); None: never.
+        agreed: the number of training images it reported first, an upper limit of its weight.
+        accepted: the last round with an accepted update.
+        faults: number of requests without an accepted update; `refused`: of these, because of the update's content.
+        shortened: number of clipped updates.
+        steps: total number of noisy training steps it reports, for privacy of images.
     """
 
     name: str
@@ -118,10 +118,9 @@ class Member:
 class Registry:
     """All sites, in the order of their numbers.
 
-    `nodes` are the nodes with registered keys, with the sites' names. Without it (in a simulation, or on the user's
-    SuperLink) the server believes the name that a site sends. `newcomers` have not sent a name yet and have no number.
-    The nodes in `replaced` sent a name that another node has sent since. Sites in `without` (`federation.without`) keep
-    their numbers and are refused.
+    `nodes` maps nodes with registered keys to names. Without it (in a simulation, or on the user's SuperLink) the names
+    that sites send are trusted. `newcomers` have neither name nor number yet. The nodes in `replaced` sent a name that
+    another node has sent since. Sites in `without` (`federation.without`) keep their numbers and are refused.
     """
 
     members: list[Member] = field(default_factory=list)
@@ -142,30 +141,30 @@ class Registry:
 
     @property
     def participants(self) -> list[Member]:
-        """The members that take part in the run."""
+        """The members that participate in the run."""
         return [member for member in self.members if member.name not in self.without]
 
     def of_node(self, node: int) -> Member | None:
-        """The site at a node."""
+        """Return the site at a node."""
         return next((member for member in self.everyone if member.node == node), None)
 
     def name_of(self, node: int) -> str:
-        """The name of the site at a node, for messages."""
+        """Return the name of the site at a node, for messages."""
         member = self.of_node(node)
         return member.called if member else (self.nodes or {}).get(node, _UNNAMED)
 
     def number(self, member: Member) -> int:
-        """The site's number."""
+        """Return the site's number."""
         return self.members.index(member)
 
     def meet(self, node: int, came: str) -> Member:
-        """The site at a node that has connected: by its key, or else a newcomer without a name."""
+        """Return the site at a connected node: by its key, or else a newcomer without a name."""
         if node in self.replaced:
-            raise FedotpError("another site has sent the name of this one, which is still connected")
+            raise FedotpError("a connected site has the name of a newer one")
         known = self.of_node(node)
         if known is None and self.nodes is not None:
             if node not in self.nodes:
-                raise FedotpError("a site is connected whose key is not registered")
+                raise FedotpError("a site has connected with an unregistered key")
             self._require_participant(self.nodes[node])
             known = next(member for member in self.members if member.name == self.nodes[node])
         if known is None:
@@ -177,12 +176,12 @@ class Registry:
         return known
 
     def introduce(self, member: Member, name: str) -> Member:
-        """Enter the name that a site has sent. Returns its member, which may have been at another node before."""
+        """Enter the name that a site has sent; return its member, which may have been at another node before."""
         self._require_participant(name)
         if member.name == name:
             return member
         if member.name:
-            raise FedotpError(f"the site with the key of {member.name} calls itself {name}; give it its own key")
+            raise FedotpError(f"site {name} uses the key of site {member.name}; give it its own key")
         known = next((other for other in self.members if other.name == name), None)
         self.newcomers.remove(member)
         if known is None:
@@ -200,10 +199,10 @@ class Registry:
 
 
 class Registration:
-    """Registers sites as they connect; it waits for them only at the start of a run.
+    """Registers sites as they connect; waits for them only at the start of a run.
 
-    If names or classes are not known, a site is first asked for them. Then it receives the agreement and its number,
-    prepares, and is ready, or answers why it cannot take part.
+    A site is first asked for its name and classes if they are unknown. Then it receives the agreement and its number,
+    prepares, and is ready, or answers why it cannot participate.
     """
 
     def __init__(
@@ -217,7 +216,7 @@ class Registration:
     ) -> None:
         """`agreement` may still be without classes.
 
-        In a run that has `begun`, a site weighs no more than it announced at first, unless `new_counts` are allowed.
+        In a run that has `begun`, the count that a site reported first limits its weight, unless `new_counts`.
         """
         self.transport = transport
         self.registry = registry
@@ -231,7 +230,7 @@ class Registration:
         self._parts: dict[str, int] = {}
 
     def gather(self, settings: ServerSettings, interrupt: Interrupt | None = None) -> None:
-        """Wait until as many sites are ready as `settings` ask for, or until the user stops the server."""
+        """Wait until the sites required by `settings` are ready, or the user stops the server."""
         start = reminded = newcomer = time.monotonic()
         n_seen = 0
         while True:
@@ -249,9 +248,9 @@ class Registration:
                 for state in (State.INTRODUCED, State.READY, State.REFUSED)
             )
             if refused and len(refused) == max(wanted, n_seen):
-                raise FedotpError("every site was refused; the log says why")
+                raise FedotpError("every site was refused; see the log for reasons")
             if settings.min_sites == 0:
-                wanted = (wanted or n_seen) - len(refused)  # the log says who and why
+                wanted = (wanted or n_seen) - len(refused)
             if not self.decided and introduced and settled and len(introduced) >= wanted:
                 self._decide(introduced)
             elif self.decided and ready and len(ready) >= wanted:
@@ -260,8 +259,8 @@ class Registration:
             now = time.monotonic()
             if settings.start_timeout and now - start > settings.start_timeout:
                 raise TransientError(
-                    f"only {len(ready) + len(introduced)} of {wanted} sites are there after "
-                    f"{settings.start_timeout:g} s; raise start-timeout, or lower min-sites"
+                    f"only {len(ready) + len(introduced)} of {wanted} sites connected within "
+                    f"{settings.start_timeout:g} s; increase start-timeout, or decrease min-sites"
                 )
             if now - reminded > _REMIND:
                 reminded = now
@@ -279,7 +278,7 @@ class Registration:
                 self.registry.meet(node, came)
             except FedotpError as error:
                 self._ignored.add(node)
-                log.warning("%s: it is ignored", error)
+                log.warning("%s; ignoring it", error)
         for member in self.registry.everyone:
             if member.node is not None and member.node not in online:
                 lost = self.transport.lost_since.pop(member.node, None)
@@ -295,13 +294,13 @@ class Registration:
             asked = self.registry.of_node(node)
             if asked is None or asked.state is not State.ASKED:
                 continue
-            if is_lost(reply):  # reported by Flower, not by the site: ask again
+            if is_lost(reply):  # reported by Flower, not by the site: retry
                 asked.state = State.UNKNOWN
             else:
                 self._take(asked, reply)
 
     def returning(self, members: Iterable[Member], patience: float) -> list[Member]:
-        """Those of `members` that disconnected less than `patience` seconds ago."""
+        """Return those of `members` that disconnected less than `patience` seconds ago."""
         latest = time.monotonic() - patience
         awaited = [m for m in members if m.state not in (State.READY, State.REFUSED)]
         return [member for member in awaited if member.gone is not None and member.gone > latest]
@@ -332,7 +331,7 @@ class Registration:
                 self._store(member, facts)
         except FedotpError as error:
             member.state = State.REFUSED
-            log.error("site %s is refused: %s", member.called, one_line(error))
+            log.error("site %s was refused: %s", member.called, one_line(error))
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         if wire.CLASSES in facts:
@@ -347,26 +346,26 @@ class Registration:
             member.agreed = n_train
         elif n_train > member.agreed:
             log.warning(
-                "site %s reports %d training images; it still counts with the %d it reported first. If the new count "
-                "is right, stop the server and resume with --allow-new-counts",
+                "site %s reports %d training images; its weight stays limited to the %d it reported first. If the new "
+                "count is right, stop the server and resume with --allow-new-counts",
                 *(member.name, n_train, member.agreed),
             )
         member.state = State.READY
-        log.info("site %s is ready: %d images to train on", member.name, member.train_images)
+        log.info("site %s ready: %d training images", member.name, member.train_images)
 
     def _decide(self, introduced: list[Member]) -> None:
-        """Fix the sites' numbers and, if they are not given, the class names: those that all sites have."""
+        """Fix the sites' numbers and, if not given, the class names, which must be equal at all sites."""
         if self.registry.nodes is None:
             self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
         if not self.agreement.classes:
             first = introduced[0]
             if len(first.classes) < 2:
-                raise FedotpError(f"site {first.name} has fewer than two classes; name all of them with --classes")
+                raise FedotpError(f"site {first.name} has fewer than two classes; list all classes with --classes")
             for member in introduced[1:]:
                 if member.classes != first.classes:
                     raise FedotpError(
                         f"the sites have different classes: {first.name} has {listed(first.classes)}, "
-                        f"{member.name} has {listed(member.classes)}; name all of them with --classes"
+                        f"{member.name} has {listed(member.classes)}; list all classes with --classes"
                     )
             self.agreement = replace(self.agreement, classes=first.classes)
         self.decided = True
@@ -375,14 +374,14 @@ class Registration:
 def _text(facts: ConfigRecord, key: str, least: int = 0) -> str:
     value = facts.get(key)
     if not isinstance(value, str) or not least <= len(value) <= _LONGEST or not value.isprintable():
-        raise FedotpError(f"it reports {key} = {value!r}; right is a short text without control characters")
+        raise FedotpError(f"{key} must be a short text without control characters, got {value!r}")
     return value
 
 
 def _whole(facts: ConfigRecord, key: str, least: int = 0) -> int:
     value = facts.get(key)
     if not isinstance(value, int) or not least <= value <= _MOST_IMAGES:
-        raise FedotpError(f"it reports {key} = {value!r}; right is a whole number from {least} to {_MOST_IMAGES}")
+        raise FedotpError(f"{key} must be an integer from {least} to {_MOST_IMAGES}, got {value!r}")
     return value
 
 
@@ -392,5 +391,5 @@ def _classes(facts: ConfigRecord) -> tuple[str, ...]:
         isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable() for name in names
     )
     if not known or len(set(names)) < len(names):  # type: ignore[arg-type]
-        raise FedotpError(f"it reports classes = {names!r}; right is a list of short names, all different")
+        raise FedotpError(f"classes must be a list of unique short names, got {names!r}")
     return tuple(names)  # type: ignore[arg-type]

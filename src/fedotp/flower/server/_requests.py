@@ -1,4 +1,4 @@
-"""Requests to sites: which sites are asked, and what they are sent."""
+"""Requests to sites: sampling of sites, and messages to them."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ from fedotp.methods import Batch, Parameters, Task
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 1.0
-_REMIND = 30.0  # seconds between two log lines about missing sites
+_REMIND = 30.0  # seconds between log lines about missing sites
 
 
 class Requests:
@@ -30,7 +30,7 @@ class Requests:
     def __init__(
         self, config: Config, task: Task, registration: Registration, settings: ServerSettings, n_sites: int
     ) -> None:
-        """The run began with `n_sites` sites."""
+        """Prepare requests of a run that began with `n_sites` sites."""
         self.is_stopping = False
         self._settings, self._method, self._task = config.settings, config.method, task
         self._registration, self._registry = registration, registration.registry
@@ -38,19 +38,18 @@ class Requests:
         self._n_sites = n_sites
         self._n_trainable = n_sites if config.method.knows_clients(task) else None
 
-    # Which sites ---------------------------------------------------------------------------------------------------
+    # Sampling ------------------------------------------------------------------------------------------------------
 
     def to_train(self, round_: int, least: int = 1) -> tuple[Ints, list[Member]]:
-        """The sites sampled for a round and those of them that are ready.
+        """Sample the sites of a round; return them and those of them that are ready.
 
-        Waits for sampled sites that have just disconnected. If none of them is ready, other sites are sampled; if fewer
-        than `least` are ready, it waits until they are, or raises KeyboardInterrupt when the user stops the server. A
-        secure sum needs more than one.
+        Wait for sampled sites that have just disconnected, and until at least `least` are ready (a secure sum requires
+        several); if none of them is ready, sample others. Raise KeyboardInterrupt when the user stops the server.
         """
         reminded = 0.0
         while True:
             self._registration.step()
-            # if the method's server has parameters for each site, sites that came after the first round cannot train
+            # with server parameters for each site, sites that joined after the first round cannot train
             known = self._registry.members[: self._n_trainable]
             members = np.array([n for n, member in enumerate(known) if member.train_images], np.int64)
             asked = self._sample(members, round_) if len(members) else members
@@ -65,25 +64,24 @@ class Requests:
                     return asked, present
                 if len(asked) < least <= len(members):
                     raise FedotpError(
-                        f"federation.participation draws {len(asked)} of {len(members)} sites; a secure sum needs "
-                        f"{least} or more: raise it"
+                        f"federation.participation samples {len(asked)} of {len(members)} sites, but a secure sum "
+                        f"requires at least {least}; increase it"
                     )
             if time.monotonic() - reminded > _REMIND:
                 reminded = time.monotonic()
-                missing = listed([member.name for member in awaited]) or (
-                    "any site" if least == 1 else f"{least} sites"
-                )
+                some = "any site" if least == 1 else f"{least} sites"
+                missing = listed([member.name for member in awaited]) or some
                 log.warning("round %d: waiting for %s to reconnect", round_ + 1, missing)
             self.pause(_PAUSE)
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless the user stops the server."""
+        """Wait, or raise KeyboardInterrupt if the user has stopped the server."""
         if self.is_stopping:
             raise KeyboardInterrupt
         time.sleep(seconds)
 
     def to_test(self, round_: int, *, everyone: bool) -> list[Member]:
-        """The sites that are asked for their tests; with `everyone`, it waits for sites that have just disconnected."""
+        """Choose the sites to evaluate; with `everyone`, wait for sites that have just disconnected."""
         self._registration.step()
         members = self._registry.members
         while everyone and not self.is_stopping and self._registration.returning(members, self._options.wait):
@@ -92,7 +90,7 @@ class Requests:
         ready = [n for n, member in enumerate(members) if member.state is State.READY]
         tested = np.array([n for n in ready if members[n].test_images], np.int64)
         drawn = self._settings.evaluation.drawn(tested, round_, self._settings.seed)
-        wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all keep their classifier
+        wanted = ready if everyone else tested if drawn is None else drawn  # at the end, all save their classifier
         return [members[n] for n in wanted]
 
     def _sample(self, members: Ints, round_: int) -> Ints:
@@ -107,7 +105,7 @@ class Requests:
         server: Parameters,
         more: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> list[Message]:
-        """Training requests; `more` has further fields by the sites' numbers."""
+        """Make training requests; `more` contains further fields by the sites' numbers."""
         orders = []
         for member in members:
             fields = {wire.ROUND: round_ + 1, **(more or {}).get(self._registry.number(member), {})}
@@ -115,23 +113,23 @@ class Requests:
         return orders
 
     def queries(self, action: str, fields: Mapping[int, Mapping[str, Any]], round_: int) -> list[Message]:
-        """Queries of one kind, by the sites' numbers, without a prompt."""
+        """Make queries of one kind, without a prompt, from their fields by the sites' numbers."""
         kind = f"{MessageType.QUERY}.{action}"
         return [self._order(self._registry.members[n], kind, record, round_, None) for n, record in fields.items()]
 
     def orders_to_test(
         self, members: Sequence[Member], round_: int, server: Parameters, *, last: bool
     ) -> list[Message]:
-        """Test requests after so many rounds; `last`: the run has ended."""
+        """Make evaluation requests after `round_` rounds; `last`: the run has ended."""
         fields = {wire.LAST: last, wire.ROUND: round_}
         return [self._order(member, MessageType.EVALUATE, fields, round_, server) for member in members]
 
     def exchange(self, messages: Sequence[Message]) -> dict[int, Message]:
-        """Send and wait, at most for the time of a round; returns the answers by node."""
+        """Send and wait for at most `round_timeout`; return the answers by node."""
         return self._registration.transport.exchange(messages, self._options.round_timeout, self._options.wait)
 
     def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
-        """What a site's update would be had it not trained: its names, shapes and types (no client axis)."""
+        """Compute a site's update without training (no client axis): its names, shapes and types."""
         private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
         received = _with_axis(self.sent_to(number, server))
         params = self._method.start(received, _with_axis(private))
@@ -152,7 +150,7 @@ class Requests:
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
 
     def sent_to(self, number: int, server: Parameters) -> Parameters:
-        """What the server sends to a site, without client axis."""
+        """Return the parameters that the server sends to a site, without client axis."""
         known = torch.tensor([number]) if number < self._n_sites else None
         return {name: value[0] for name, value in self._method.send(server, known, 1).items()}
 

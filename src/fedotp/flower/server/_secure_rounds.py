@@ -1,6 +1,6 @@
-"""Secure sums with real sites: the five steps of a round in which the server sees no site's update.
+"""Secure sums with real sites: the five steps of a round in which the server sees no single update.
 
-A round that cannot be opened is made again, with those who are there then.
+A failed sum is repeated with the sites that are then connected.
 """
 
 import logging
@@ -27,16 +27,16 @@ from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a sum that was void is made again
-_MOST_VOID = 8  # sums in a row that were void though everybody answered: it will not get better
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds before a failed sum is repeated
+_MOST_VOID = 8  # consecutive failed sums with answers of all sites: more retries are pointless
 
 Take = Callable[[int, Message], None]
-"""Takes a site's answer by its number; raises where it is not in order."""
+"""Processes the answer of a site, given its number; raises for an invalid one."""
 
 
 @dataclass
 class Opened:
-    """What came of a secure sum: the sites that are in it, what was wrong with others, and bytes of messages."""
+    """The result of a secure sum: the sites in it, the faults of others, and bytes of messages."""
 
     survivors: list[int] = field(default_factory=list)
     average: Average | None = None
@@ -59,17 +59,14 @@ class SecureRound:
         server: Parameters,
         expected: Parameters,
     ) -> None:
-        """Site `number` counts with up to `weights[number]` images; `expected` is what an update looks like."""
+        """Site `number` weighs at most `weights[number]` images; `expected` has the shapes of an update."""
         self._requests, self._registry, self._round = requests, registry, round_
         self._weights, self._server = weights, server
         like = {name: value.cpu().numpy() for name, value in expected.items()}
         assert agreement.secure is not None
         prompts = {digest_of(requests.sent_to(number, server)) for number in weights}
         if len(prompts) > 1:
-            raise FedotpError(
-                "secure sums do not go with a method whose server sends each site another prompt: all sites of a sum "
-                "sign that they receive the same"
-            )
+            raise FedotpError("secure sums require a method whose server sends the same prompt to all sites")
         session = Session(
             agreement.run,
             round_ + 1,
@@ -85,9 +82,9 @@ class SecureRound:
         self.all_answered = True
 
     def run(self, present: Sequence[Member], least: int) -> Opened:
-        """Go through all steps; VoidSumError says that the sum cannot be opened.
+        """Go through all steps; raise VoidSumError if the sum cannot be opened.
 
-        Fewer than `least` survivors are not worth an average, and nothing is opened.
+        With fewer than `least` survivors, no sum is opened.
         """
         members = {self._registry.number(member): member for member in present}
         self._query(wire.KEYS, members, {}, self._take_keys)
@@ -101,7 +98,7 @@ class SecureRound:
         survivors = self.opened.survivors = self._sum.survivors
         if len(survivors) < least:
             return self.opened
-        # who is lost from here on is in the sum all the same
+        # sites that disconnect from here on are still in the sum
         lost = dict(self.opened.faults)
         self._query(wire.SURVIVORS, survivors, {"numbers": survivors}, self._take_signature)
         self._query(wire.SIGNATURES, self._sum.signatures, pack(self._sum.signatures), self._take_revealed)
@@ -116,14 +113,14 @@ class SecureRound:
         self._ask(list(fields), self._requests.queries(action, fields, self._round), take)
 
     def _ask(self, numbers: Sequence[int], messages: Sequence[Message], take: Take) -> None:
-        """Send, wait and take; what is wrong with an answer is the site's fault."""
+        """Send, wait and process the answers; an invalid one is the site's fault."""
         nodes = {number: message.metadata.dst_node_id for number, message in zip(numbers, messages, strict=True)}
         answers = self._requests.exchange(messages)
         self.opened.bytes_down += sum(map(_n_bytes, messages))
         for number, node in nodes.items():
             try:
                 if node not in answers:
-                    raise FedotpError("it did not answer in time")
+                    raise FedotpError("no answer within the timeout")
                 with untrusted_input():
                     take(number, answers[node])
                 self.opened.bytes_up += _n_bytes(answers[node])
@@ -137,12 +134,12 @@ class SecureRound:
     def _take_keys(self, number: int, reply: Message) -> None:
         keys = facts_of(reply).get(wire.KEYS)
         if not isinstance(keys, bytes):
-            raise FedotpError("there are no keys in its answer")
+            raise FedotpError("the answer contains no keys")
         advert, most = Advert.of(self._registry.names[number], keys), self._weights[number]
         if not 1 <= advert.weight <= most:
             raise FedotpError(
-                f"it counts with {advert.weight} images; right is from 1 to {most}, as was agreed on. If it has more "
-                "now, stop the server and go on with --resume and --allow-new-counts"
+                f"its weight must be from 1 to the agreed {most} images, got {advert.weight}. If it has more images "
+                "now, stop the server and resume with --allow-new-counts"
             )
         self._sum.take_advert(number, advert)
 
@@ -156,14 +153,14 @@ class SecureRound:
         facts_of(reply)
         record = reply.content.array_records.get(wire.ARRAYS)
         if record is None or wire.MASKED not in record:
-            raise FedotpError("there are no masked numbers in its answer")
-        masked = read_array("its row", record[wire.MASKED], 8 * self._sum.n_values)
+            raise FedotpError("the answer contains no masked values")
+        masked = read_array("masked values", record[wire.MASKED], 8 * self._sum.n_values)
         self._sum.take_masked(number, np.asarray(masked))
 
     def _take_signature(self, number: int, reply: Message) -> None:
         signature = facts_of(reply).get(wire.SURVIVORS)
         if not isinstance(signature, bytes):
-            raise FedotpError("there is no signature in its answer")
+            raise FedotpError("the answer contains no signature")
         self._sum.take_signature(number, signature)
 
     def _take_revealed(self, number: int, reply: Message) -> None:
@@ -171,7 +168,7 @@ class SecureRound:
 
 
 class SecureRounds:
-    """Makes the secure sums of a run with the sites of `registration`."""
+    """The secure sums of a run with the sites of `registration`."""
 
     def __init__(self, requests: Requests, intake: Intake, registration: Registration, identity: KeyIdentity) -> None:
         """`identity` checks the signatures of sites that have keys."""
@@ -180,7 +177,7 @@ class SecureRounds:
         self.sums = self.voids = 0
 
     def facts(self) -> dict[str, Any]:
-        """What was agreed on, and how many sums were opened, or void."""
+        """Return the terms and the numbers of opened and failed sums."""
         terms = self._registration.agreement.secure
         assert terms is not None
         return {"threshold": terms.share, "range": terms.bound, "sums": self.sums, "void": self.voids}
@@ -188,7 +185,7 @@ class SecureRounds:
     def run(
         self, round_: int, server: Parameters, expected: Callable[[int], Parameters], least: int
     ) -> tuple[Ints, list[Member], Opened]:
-        """The secure sum of a round: who was asked, who of them was there, and what came of it."""
+        """Run the secure sum of a round; return the sampled sites, those of them that were connected, and the sum."""
         in_a_row, pause = 0, _FIRST_PAUSE
         while True:
             asked, present = self._requests.to_train(round_, LEAST_SITES)
@@ -210,8 +207,10 @@ class SecureRounds:
                 self.voids += 1
                 in_a_row = in_a_row + 1 if attempt.all_answered else 0
                 if in_a_row >= _MOST_VOID:
-                    raise FedotpError(f"round {round_ + 1} was void {in_a_row} times in a row: {error}") from None
-                log.warning("round %d: %s; it is made again", round_ + 1, error)
+                    raise FedotpError(
+                        f"round {round_ + 1}: secure sum failed {in_a_row} times in a row: {error}"
+                    ) from None
+                log.warning("round %d: %s; repeating the secure sum in %.0f s", round_ + 1, error, pause)
             else:
                 self.sums += opened.average is not None
                 return asked, present, opened
@@ -220,7 +219,7 @@ class SecureRounds:
 
 
 def _n_bytes(message: Message) -> int:
-    """Bytes of the arrays in a message, and of all keys, shares and signatures."""
+    """Count the bytes of the arrays, keys, shares and signatures in a message."""
     if not message.has_content():
         return 0
     arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())

@@ -37,7 +37,7 @@ from fedotp.runs.watch import Observer, Observers
 
 log = logging.getLogger("fedotp.server")
 
-_RELEASES = "state/releases.jsonl"  # the private averages that were published
+_RELEASES = "state/releases.jsonl"  # log of the private averages that were published
 
 
 def serve(
@@ -53,17 +53,17 @@ def serve(
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
-    """Run the federation that `config` describes with the sites that come, in the new directory `out`.
+    """Run the federation that `config` describes with the sites that connect, in the new directory `out`.
 
     Args:
         grid: Flower's connection to the sites.
-        classes: names of the classes, in order; without them they are those that all sites have.
+        classes: names of the classes, in order; if empty, those that all sites have.
         names: names of the sites, in the order of their numbers; `nodes` maps Flower's nodes to names. Without
-            them the server believes the name that a site sends.
-        public_keys: the sites' keys by name, in OpenSSH's text, to check their signatures.
+            them, the names that sites send are trusted.
+        public_keys: the sites' keys by name, in OpenSSH format, to check their signatures.
         interrupt: ends the wait for the first sites.
     """
-    config = config.resolved  # sites receive all values, so their versions' defaults do not matter
+    config = config.resolved  # sites receive all values, independent of the defaults of their versions
     directory = RunDirectory(out)
     directory.require_new()
     require_servable(config, settings, names)
@@ -91,7 +91,7 @@ def resume_serving(
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
-    """Resume the run of real sites in `path` after its last saved round."""
+    """Resume the run of real sites in `path` from its last checkpoint."""
     directory = RunDirectory.open(path)
     if not directory.is_deployed:
         raise FedotpError(f"{path} was simulated; resume it with `fedotp run --resume {path}`")
@@ -109,8 +109,8 @@ def resume_serving(
         before = manifest["backbone"]
         if before["digest"] != agreement.backbone:
             raise FedotpError(
-                f"{path}: the run began with backbone {before['name']} {before['digest'][:12]}, but now it is "
-                f"{agreement.backbone[:12]}"
+                f"{path}: expected the run's backbone {before['name']} {before['digest'][:12]}, got "
+                f"{agreement.backbone[:12]}; install the original file"
             )
         registration = Registration(
             Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
@@ -136,7 +136,7 @@ def _federation(
     n_sites: int | None = None,
     n_averages: int = 0,
 ) -> Deployed:
-    """The federation of the sites that have gathered; a run that is resumed began with `n_sites`, and has averages."""
+    """Make the federation of the registered sites; a resumed run began with `n_sites` and has released `n_averages`."""
     agreement = registration.agreement
     clip = load_backbone(config.backbone.source, config.compute.device)
     return Deployed(
@@ -154,7 +154,7 @@ def _federation(
 def _known_sites(
     manifest: dict[str, Any], names: tuple[str, ...], nodes: dict[int, str] | None, without: tuple[str, ...]
 ) -> Registry:
-    """The sites of a run that is resumed, in the order of their numbers, then those with new keys."""
+    """List the sites of a resumed run in the order of their numbers, then those with new keys."""
     known: list[str] = manifest["clients"]
     agreed: dict[str, int] = manifest["deployment"]["train_images"]
     everyone = [*known, *(name for name in names if name not in known)]
@@ -162,7 +162,7 @@ def _known_sites(
 
 
 def _require_complete(manifest: dict[str, Any]) -> None:
-    """Refuse a manifest that lacks a field of a run of real sites, or has one of the wrong type."""
+    """Raise ValueError if a field for runs of real sites is missing or invalid."""
     deployment, clients, classes = manifest["deployment"], manifest["clients"], manifest["data"]["classes"]
     images, backbone = deployment["train_images"], manifest["backbone"]
     fits = {
@@ -174,7 +174,7 @@ def _require_complete(manifest: dict[str, Any]) -> None:
         "backbone": isinstance(backbone["digest"], str) and isinstance(backbone["name"], str),
     }
     if wrong := [name for name, right in fits.items() if not right]:
-        raise ValueError(f"manifest.json has no valid {wrong[0]}")
+        raise ValueError(f"manifest.json: {wrong[0]} is missing or invalid")
 
 
 def _are_names(values: object) -> bool:
@@ -182,7 +182,7 @@ def _are_names(values: object) -> bool:
 
 
 def _write_names(directory: RunDirectory, registry: Registry) -> None:
-    """Save names and image counts of sites that came after the run began: metrics refer to them by number."""
+    """Save names and image counts of sites that joined later: metrics refer to sites by number."""
     manifest = directory.manifest
     new = registry.members[len(manifest["clients"]) :]
     images: dict[str, int] = manifest["deployment"]["train_images"]
@@ -196,17 +196,17 @@ def _write_names(directory: RunDirectory, registry: Registry) -> None:
 
 
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
-    """`settings` with those of secure sums from the start of the run, which cannot change."""
+    """Return `settings` with those of secure sums from the start of the run, which cannot change."""
     for name in (names := ("secure", "secure_threshold", "secure_range")):
         value = getattr(settings, name)
         if value not in (getattr(ServerSettings, name), before[name]):
             option = name.replace("_", "-")
-            raise FedotpError(f"{option} = {value!r}: the run began with {before[name]!r}, which stays; leave it out")
+            raise FedotpError(f"{option} = {value!r}: a resumed run cannot change {before[name]!r}; remove {option}")
     return replace(settings, **{name: before[name] for name in names})
 
 
 def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]:
-    """The progress of the run and its number of averages; enters the accepted rounds and faults of the sites."""
+    """Load the progress of the run and its number of averages; restore the sites' accepted rounds and faults."""
     progress = Progress.load(directory.checkpoint) if directory.checkpoint.is_file() else Progress()
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
@@ -223,7 +223,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
 
 def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
     clip = load_backbone(config.backbone.source, config.compute.device)
-    config = replace(config, federation=replace(config.federation, without=()))  # sites do not learn of removed ones
+    config = replace(config, federation=replace(config.federation, without=()))  # hide removed sites from the others
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None
     return Agreement(run, config, classes, template_of(config, config.data.dataset, clip), clip.digest, terms)
 
@@ -272,9 +272,9 @@ def run_server(
     out: Path | None,
     resume: Path | None,
 ) -> RunDirectory:
-    """Listen at `host`:`port`, let in the sites that `keys` name (without keys: all), and run, or `resume`.
+    """Listen at `host`:`port`, accept the sites in `keys` (without keys: any), and run, or `resume`.
 
-    Returns the run's directory; one that was stopped before its first round may not exist.
+    Return the run's directory, which may not exist if the run was stopped before its first round.
     """
     quiet_flower(cache_folder() / "flower")
     start_logging()
@@ -283,7 +283,7 @@ def run_server(
     if held and settings.min_sites > len(names):
         raise FedotpError(
             f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
-            "lower it, or register more with `fedotp keys add`"
+            "decrease it, or register more sites with `fedotp keys add`"
         )
     if resume is not None:
         path = RunDirectory.open(resume).path
@@ -294,9 +294,7 @@ def run_server(
         RunDirectory(path).require_new()
     require_writable(path)
     if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
-        log.warning(
-            "any client that reaches %s:%d can take part and read messages: there are no keys (--insecure)", host, port
-        )
+        log.warning("--insecure: any client that reaches %s:%d can participate and read messages", host, port)
     try:
         with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
@@ -312,7 +310,7 @@ def run_server(
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the federation that the run configuration names, with the sites that are connected."""
+    """Run the federation of the run configuration with the connected sites."""
     start_logging()
     given = context.run_config
     try:

@@ -1,4 +1,4 @@
-"""What the server of a real federation decides, beyond the configuration of the run."""
+"""Settings of the server of a real federation, beyond the configuration of the run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from fedotp.errors import FedotpError
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How the server treats its sites.
+    """Settings of the server.
 
     Attributes:
-        min_sites: wait for so many before the first round; 0 for all that are named.
-        start_timeout: give up waiting for them after so many seconds; 0: never.
-        round_timeout: seconds a site has for its answer; what comes later does not count.
-        patience: seconds for which the server waits for a site that has disconnected, before a round and during it,
-            within `round_timeout`. So a short failure of the link does not exclude a site from the round.
-        max_times: no site counts with more images, and no update moves the prompt further, than so many times the
-            median of all sites (`_updates.py`).
-        max_images: no site counts with more images than so many; 0: as `max_times` says, and no more than all others.
-        allow_new_counts: a site that comes back with more images than it announced first weighs more from then on;
-            otherwise what was announced first is what counts.
-        secure: add updates up so that the server sees nothing but their sum (`fedotp.flower.secure`).
-        secure_threshold: such a sum is opened by more than this share of its sites.
-        secure_range: no value of a prompt may be larger than this in a secure sum.
+        min_sites: number of sites to wait for before the first round; 0 for all that are named.
+        start_timeout: stop waiting for them after this many seconds; 0 for no limit.
+        round_timeout: seconds a site has for its answer; later answers are ignored.
+        patience: seconds to wait for a site that has disconnected, before and during a round and within
+            `round_timeout`, so that a short network failure does not exclude a site from the round.
+        max_times: limit of a site's images, and of the norm of its update, as a multiple of the median of all sites
+            (`_updates.py`).
+        max_images: limit of a site's images; 0: `max_times`, and at most as many as all other sites together.
+        allow_new_counts: increase the weight of a site that reconnects with more images than it reported first; if
+            false, the first number counts.
+        secure: use secure sums, so that the server sees only the sum of the updates (`fedotp.flower.secure`).
+        secure_threshold: opening a sum requires more than this share of its sites.
+        secure_range: largest absolute value of a prompt in a secure sum.
     """
 
     min_sites: int = 0
@@ -45,29 +45,29 @@ class ServerSettings:
         require(self.round_timeout > 0, "round-timeout", self.round_timeout, "more than 0 seconds, for example 3600")
         require(self.patience >= 0, "patience", self.patience, "at least 0 seconds, for example 180")
         require(1 <= self.max_times < 1e9, "max-times", self.max_times, "at least 1, for example 10")
-        require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: as max-times says)")
+        require(self.max_images >= 0, "max-images", self.max_images, "at least 0 (0: limited by max-times)")
         require(0.5 <= self.secure_threshold < 1, "secure-threshold", self.secure_threshold, "from 0.5 to less than 1")
         require(1 <= self.secure_range <= MOST, "secure-range", self.secure_range, f"from 1 to {MOST}, for example 64")
 
     @property
     def wait(self) -> float:
-        """Seconds for which the server waits for a site that has disconnected."""
+        """Seconds to wait for a site that has disconnected."""
         return min(self.patience, self.round_timeout)
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":
-        """From Flower's run configuration, whose keys have dashes; other keys are ignored."""
+        """Read Flower's run configuration, whose keys have dashes; ignore other keys."""
         kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag}
         hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in kinds}
         values = {name: given[key] for name in hints if (key := name.replace("_", "-")) in given}
         try:
             typed = {name: kinds[hints[name]](value) for name, value in values.items()}
         except (TypeError, ValueError) as error:
-            raise FedotpError(f"the run configuration has a value of the wrong type: {error}") from None
+            raise FedotpError(f"invalid type in the run configuration: {error}") from None
         return cls(**typed)
 
 
 def _flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
+        raise TypeError(f"expected true or false, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""Settings that a server with real sites does not support: those for simulations, and those against secure sums."""
+"""Checks for settings that a server with real sites, or with secure sums, does not support."""
 
 from dataclasses import fields
 
@@ -9,48 +9,41 @@ from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.privacy import epsilon
 
-_UNSEEN = "the server sees no site's update"
+_UNSEEN = "the server sees no single update"
 
 
 def require_servable(config: Config, settings: ServerSettings, names: tuple[str, ...]) -> None:
-    """Refuse settings that a server does not support, with sites of these names (none: names are not known)."""
+    """Raise FedotpError for unsupported settings; `names` of the sites are empty if unknown."""
     _require_real(config)
     if config.privacy.unit == "site" and config.privacy.noise:
         config.privacy.require_room(epsilon(config.privacy.noise, 1, config.privacy.delta))
     require_summable(config, settings, len(names))
     if names:
-        config.federation.absent(names)  # refuses names that no site has
+        config.federation.absent(names)  # raises for unknown names
 
 
 def _require_real(config: Config) -> None:
-    """Refuse what only a simulation can do."""
+    """Raise FedotpError for settings that only simulations support."""
     for key, none in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
         if value := getattr(config.federation, key):
-            raise FedotpError(
-                f"federation.{key} = {show(value)}: is for simulations, real sites disconnect on their own; "
-                f"set {show(none)}"
-            )
+            raise FedotpError(f"federation.{key} = {show(value)} is for simulations only; set {show(none)}")
     if others := set(config.evaluation.views) - {"personal"}:
         raise FedotpError(
-            f"evaluation.views has {listed(sorted(others))}: is for simulations, a site has its own images only; "
-            'set ["personal"]'
+            f'evaluation.views contains {listed(sorted(others))}, which is for simulations only; set ["personal"]'
         )
     if config.data.classes != "all":
-        raise FedotpError(f'data.classes = {show(config.data.classes)}: is for simulations; set "all"')
+        raise FedotpError(f'data.classes = {show(config.data.classes)} is for simulations only; set "all"')
     if config.data.labels != "true":
-        raise FedotpError(f'data.labels = {show(config.data.labels)}: is a control for simulations; set "true"')
+        raise FedotpError(f'data.labels = {show(config.data.labels)} is for simulations only; set "true"')
     if config.attack.name != "none":
-        raise FedotpError(f'attack.name = {show(config.attack.name)}: is for simulations; set "none"')
+        raise FedotpError(f'attack.name = {show(config.attack.name)} is for simulations only; set "none"')
     for item in fields(config.authors):
         if (value := getattr(config.authors, item.name)) != item.default:
-            raise FedotpError(
-                f"authors.{item.name} = {show(value)}: is for simulations, to compare with the authors' code; "
-                f"set {show(item.default)}"
-            )
+            raise FedotpError(f"authors.{item.name} = {show(value)} is for simulations only; set {show(item.default)}")
 
 
 def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> None:
-    """Refuse what does not go with secure sums, each with its reason; `n_sites` have known names (0: none)."""
+    """Raise FedotpError for settings incompatible with secure sums; `n_sites` is 0 if the sites are unknown."""
     if not settings.secure:
         return
     method, rule, defaults = config.method, config.settings.server.rule, ServerSettings()
@@ -59,23 +52,23 @@ def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> 
         (
             not method.averages or not method.learns,
             f'method.name = "{method.name}"',
-            f"the server of {method.title} does not average what sites send by their numbers of images (Eq. 4), or "
-            'needs each site\'s own, and a sum gives nothing else; "fedotp" and "promptfl" average',
+            f"the server of {method.title} does not compute a weighted average of the updates (Eq. 4), or requires "
+            'each of them; use "fedotp" or "promptfl"',
         ),
-        (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN}, and cannot compare it with others"),
-        (config.privacy.unit == "site", 'privacy.unit = "site"', f"{_UNSEEN}, and cannot clip it"),
+        (rule != "average", f'server.rule = "{rule}"', f"{_UNSEEN} and cannot compare updates"),
+        (config.privacy.unit == "site", 'privacy.unit = "site"', f"{_UNSEEN} and cannot clip updates"),
         (
             settings.max_times != defaults.max_times,
             f"max-times = {settings.max_times:g}",
-            f"{_UNSEEN}, and cannot shorten it; --max-images limits a site's weight",
+            f"{_UNSEEN} and cannot clip updates; limit a site's weight with --max-images",
         ),
         (
             n_sites > 0 and min(n_sites, drawn) < LEAST_SITES,
             f"{drawn} of {n_sites} sites in a round",
-            f"a sum takes {LEAST_SITES} or more, because in a sum of two each site knows the other's summand; raise "
-            "federation.participation, or register more sites",
+            f"a sum requires at least {LEAST_SITES}, because in a sum of two each site can compute the other's update; "
+            "increase federation.participation, or register more sites",
         ),
     )
     for wrong, what, why in reasons:
         if wrong:
-            raise FedotpError(f"secure sums do not go with {what}: {why}")
+            raise FedotpError(f"secure sums are incompatible with {what}: {why}")

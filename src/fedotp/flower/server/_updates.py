@@ -1,13 +1,13 @@
-"""Answers of sites: checks, and limits on weight and length of updates.
+"""Validation of sites' answers, and limits on the weight and norm of updates.
 
-The number of images that a site reports, and its update, cannot be verified, so one site's influence is limited. No
-site counts with more images than ten times the median of all sites, nor, with three or more sites, than all others
-together (or `--max-images`). No update moves the prompt further than ten times the median of the round's updates, or
-than the prompt's length, whichever is more; longer ones are shortened and logged. The median of two is the smaller one.
+The number of images that a site reports, and its update, cannot be verified, so the influence of one site is limited.
+Its weight is at most ten times the median of all sites and, with three or more sites, at most that of all others
+together (or `--max-images`). The norm of its update is at most ten times the median of the round's updates, or the
+norm of the prompt if larger; longer updates are clipped and logged. The median of two is the smaller one.
 
-Honest sites stay below, or near. Of Fed-ISIC2019's six, the largest has 5.5 times the median of images; in the preset
-`demo` the longest update of a round was 1.3 to 5.6 times the median in 47 of 48 rounds, and 11.5 times in one. A fixed
-limit would not do: the longest was 0.01 to 48 times as long as the prompt. (Measured once, by hand.)
+Honest sites rarely reach these limits. Of Fed-ISIC2019's six sites, the largest has 5.5 times the median of images; in
+the preset `demo` the longest update of a round was 1.3 to 5.6 times the median in 47 of 48 rounds, and 11.5 times in
+one. A fixed limit is unsuitable: the longest was 0.01 to 48 times as long as the prompt. (Measured once, by hand.)
 """
 
 import logging
@@ -32,16 +32,16 @@ from fedotp.privacy import clipped, length
 
 log = logging.getLogger("fedotp.server")
 
-_MOST = 1e9  # more images, and a larger loss, than any site has
+_MOST = 1e9  # upper limit of images and losses
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
     """A site's valid answer.
 
-    `start` is what its prompts would be without training, `moved` their distance from it. `loss` is nan if the site
-    does not share it; `n_examples` is its weight in the average. `steps` are the noisy training steps behind all it has
-    sent, for privacy of images.
+    `start` are its prompts before training, `moved` their distance from `start`. `loss` is nan if the site does not
+    share it; `n_examples` is its weight in the average. `steps` is the site's total number of noisy training steps, for
+    privacy of images.
     """
 
     prompts: Parameters
@@ -54,9 +54,9 @@ class Update:
 
 
 def checked_update(reply: Message, expected: Parameters, member: Member, most_images: int) -> Update | None:
-    """The update in a reply; None if the site has no training images. An invalid one raises UpdateRefusedError.
+    """Validate the update in a reply; return None if the site has no training images, or raise UpdateRefusedError.
 
-    `expected` is what the update would be without training; the site counts with at most `most_images`.
+    `expected` is the update without training; the site's weight is at most `most_images`.
     """
     with untrusted_input():
         metrics = _metrics(reply)
@@ -66,9 +66,9 @@ def checked_update(reply: Message, expected: Parameters, member: Member, most_im
             if n_examples == 0:
                 return None
             if not 0 < n_examples <= member.train_images or n_examples != int(n_examples):
-                raise FedotpError(f"it speaks of {n_examples:g} training images and had {member.train_images}")
+                raise FedotpError(f"it reported {n_examples:g} training images but registered {member.train_images}")
             if wire.ARRAYS not in reply.content.array_records:
-                raise FedotpError("there is none in the answer")
+                raise FedotpError("the answer contains no update")
             prompts = from_record(reply.content.array_records[wire.ARRAYS], expected)
             return Update(
                 prompts,
@@ -86,7 +86,7 @@ def checked_update(reply: Message, expected: Parameters, member: Member, most_im
 def reported_scores(
     replies: Mapping[int, Message], members: Sequence[Member], n_classes: int
 ) -> tuple[Evaluation | None, Predictions | None]:
-    """An evaluation from the scores that sites report, and all predictions if all sites report theirs."""
+    """Build an evaluation from the scores that sites report, and all predictions if all sites report them."""
     domains = tuple(member.domain for member in members)
     scores: dict[int, dict[str, float]] = {}
     predictions: list[Predictions] = []
@@ -100,7 +100,7 @@ def reported_scores(
                     predictions.append(_predictions(reply, number, members[number].test_images, n_classes))
                 scores[number] = reported
         except FedotpError as error:
-            log.warning("site %s: its scores are invalid and ignored: %s", members[number].name, one_line(error))
+            log.warning("site %s: ignoring invalid scores: %s", members[number].name, one_line(error))
     if not scores:
         return None, None
     if len(predictions) == len(scores):
@@ -113,16 +113,16 @@ def reported_scores(
 
 
 def _reported(reply: Message, n_images: int) -> dict[str, float] | None:
-    """The metrics by key; None from a site that shares none, or has no test images.
+    """Read the metrics by key; return None for a site that shares none, or has no test images.
 
-    Accuracy is required; any other is nan if missing.
+    Accuracy is required; other missing metrics are nan.
     """
     metrics = _metrics(reply)
     n = _number(metrics, wire.EXAMPLES)
     if not n:
         return None
     if n != n_images:
-        raise FedotpError(f"it speaks of {n:g} test images and had {n_images}")
+        raise FedotpError(f"it reported {n:g} test images but registered {n_images}")
     values = {}
     for key, metric in METRICS.items():
         word = wire.of_metric(key)
@@ -135,7 +135,7 @@ def _reported(reply: Message, n_images: int) -> dict[str, float] | None:
 def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predictions:
     record = reply.content.array_records[wire.PREDICTIONS]
     if set(record) != set(wire.COLUMNS):
-        raise FedotpError(f"its predictions hold {', '.join(record)}; right is {', '.join(wire.COLUMNS)}")
+        raise FedotpError(f"predictions must contain {', '.join(wire.COLUMNS)}, got {', '.join(record)}")
     columns = {name: read_array(name, record[name], 8 * n) for name in wire.COLUMNS}
     most = {"row": 2**31, "label": n_classes, "predicted": n_classes}
     if not (
@@ -145,7 +145,7 @@ def _predictions(reply: Message, number: int, n: int, n_classes: int) -> Predict
         and columns["loss"].dtype == np.float64
         and np.abs(columns["loss"]).max() <= _MOST  # False for nan
     ):
-        raise FedotpError("its predictions are not one label and one class for every image")
+        raise FedotpError("predictions must contain one valid label and class for every image")
     return Predictions(np.full(n, number, np.int64), **columns)
 
 
@@ -154,21 +154,21 @@ def _metrics(reply: Message) -> MetricRecord:
     try:
         return reply.content.metric_records[wire.METRICS]
     except KeyError:
-        raise FedotpError("its answer says nothing of its images") from None
+        raise FedotpError("the answer contains no metrics") from None
 
 
 def _number(metrics: MetricRecord, key: str, least: float = -_MOST, most: float = _MOST) -> float:
     value = metrics.get(key)
     if not isinstance(value, int | float) or not least <= value <= most:
-        raise FedotpError(f"its answer says {key} = {value!r}; right is a number from {least:g} to {most:g}")
+        raise FedotpError(f"{key} must be a number from {least:g} to {most:g}, got {value!r}")
     return float(value)
 
 
 class Intake:
-    """Checks and limits the updates of the sites of `registry`, by their numbers."""
+    """Validates and limits the updates of the sites of `registry`, by their numbers."""
 
     def __init__(self, registry: Registry, settings: ServerSettings, *, alike: bool = False) -> None:
-        """`alike`: the average is private, so all sites weigh the same and the mechanism clips each update."""
+        """`alike`: the average is private: all sites have the same weight, and the mechanism clips updates."""
         self._registry = registry
         self._options = settings
         self._alike = alike
@@ -177,9 +177,9 @@ class Intake:
     def updates(
         self, present: Iterable[Member], answers: Mapping[int, Message], expected: Callable[[int], Parameters]
     ) -> tuple[dict[int, Update], dict[int, Fault]]:
-        """The valid updates, and the faults of the other sites; by the sites' numbers.
+        """Return the valid updates, and the faults of the other sites, by the sites' numbers.
 
-        `answers` are by node; `expected` gives what a site's update would be without training.
+        `answers` are by node; `expected` returns a site's update without training.
         """
         updates, faults = {}, {}
         most = self.most_images()
@@ -194,28 +194,26 @@ class Intake:
             except FedotpError as error:
                 faults[number] = Fault.of(error)
                 continue
-            if update is not None:  # else it had nothing to train on
+            if update is not None:  # else the site has no training images
                 updates[number] = update
         return updates, faults
 
     def most_images(self) -> int:
-        """The most images a site counts with; logs the sites that announced more."""
+        """Compute the maximum weight of a site in images; log the sites that reported more."""
         options = self._options
         most = most_images((member.agreed for member in self._registry.members), options.max_times, options.max_images)
         for member in () if self._alike else self._registry.members:
             if member.agreed > most and self._capped.get(member.name) != most:
                 self._capped[member.name] = most
+                limit = "--max-images" if options.max_images else f"--max-times {options.max_times:g}"
                 log.warning(
-                    "site %s announces %d training images and counts with %d, %s",
-                    *(member.name, member.agreed, most),
-                    "as many as --max-images allows"
-                    if options.max_images
-                    else f"{options.max_times:g} times the median or as much as all others (--max-images, --max-times)",
+                    "site %s reports %d training images; its weight is limited to %d (%s)",
+                    *(member.name, member.agreed, most, limit),
                 )
         return most
 
     def shorten(self, updates: dict[int, Update]) -> dict[int, str]:
-        """Shorten, in place, updates that are much longer than the others of the round; returns a message for each."""
+        """Clip, in place, updates that are much longer than the others of the round; return a message for each."""
         if self._alike:
             return {}
         moved = [update.moved for update in updates.values()]
@@ -224,21 +222,19 @@ class Intake:
             most = furthest(moved, length(update.start), self._options.max_times)
             if update.moved > most:
                 updates[number] = replace(update, prompts=clipped(update.prompts, update.start, most))
-                shortened[number] = (
-                    f"its update moves the prompt by {update.moved:.3g} and is shortened to {most:.3g}, the prompt's "
-                    f"length or {self._options.max_times:g} times the median of the round (--max-times)"
-                )
+                times = f"--max-times {self._options.max_times:g}"
+                shortened[number] = f"update of norm {update.moved:.3g} clipped to {most:.3g} ({times})"
         return shortened
 
 
 def median(values: Iterable[float]) -> float:
-    """The lower median; 0 without values."""
+    """Return the lower median; 0 without values."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2] if ordered else 0.0
 
 
 def most_images(announced: Iterable[int], times: float, max_images: int) -> int:
-    """The most images a site counts with; `max_images` is the administrator's limit, 0 for none."""
+    """Compute the maximum weight of a site in images; `max_images` is the administrator's limit, 0 for none."""
     known = sorted(n for n in announced if n)
     most = int(times * median(known))
     if len(known) > 2:
@@ -247,36 +243,36 @@ def most_images(announced: Iterable[int], times: float, max_images: int) -> int:
 
 
 def furthest(moved: Iterable[float], size: float, times: float) -> float:
-    """How far an update may move a prompt of length `size`, given the distances of the round's updates."""
+    """Compute the largest allowed distance of an update from a prompt of norm `size`, given those of the round."""
     return max(size, 1.0, times * median(moved))
 
 
 class ReportedPrivacy:
-    """The privacy that sites have spent, from the steps that they report. Each site keeps its own ledger, and stops."""
+    """The privacy that sites have spent, from the steps they report; each site enforces the budget with its ledger."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        """`settings.privacy.of_steps` holds."""
+        """`settings.privacy.of_steps` must be true."""
         self._settings = settings
         self._registry = registry
 
     @property
     def epsilon(self) -> float | None:
-        """Of the site that has spent most; None without noise."""
+        """The largest epsilon of a site; None without noise."""
         return max(self._of_sites().values(), default=0.0) if self._settings.privacy.noise else None
 
     @property
     def is_spent(self) -> bool:
-        """Whether one more round would exceed some site's budget."""
+        """True if another round would exceed the budget of a site."""
         budget = self._settings.privacy.epsilon
         return bool(budget) and any(self._epsilon(member, 1) > budget for member in self._registry.participants)
 
     def count(self, member: Member, reported: int | None) -> None:
-        """Count an accepted update; `reported` are all steps behind what the site sent (None in a secure sum)."""
+        """Count an accepted update; `reported` is the site's total number of steps (None in a secure sum)."""
         each = self._settings.noisy_steps(member.train_images)
         member.steps = member.steps + each if reported is None else max(member.steps, reported)
 
     def facts(self) -> dict[str, Any]:
-        """What was promised, and spent."""
+        """Return the guarantee and the epsilon spent."""
         most = max((member.steps for member in self._registry.participants), default=0)
         facts = self._settings.privacy.facts(most, self.epsilon)
         return facts if self.epsilon is None else {**facts, "clients": self._of_sites()}

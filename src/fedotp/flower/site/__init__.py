@@ -1,4 +1,4 @@
-"""One site of a federation: its images, its private prompt, its limits, and its answers to the server."""
+"""One site of a federation: its images, its private prompt, its limits, and its answers to the server's requests."""
 
 from typing import TYPE_CHECKING
 

@@ -36,7 +36,7 @@ from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
 
-_FAILED = "it could not do what was asked; its own log says why"
+_FAILED = "internal error; see the site's log"
 
 app = ClientApp()
 
@@ -45,13 +45,13 @@ Work = Callable[[Site, ConfigRecord, Message], RecordDict]
 
 
 def _answering(work: Work) -> Callable[[Message, Context], Message]:
-    """A handler that does `work`. The answer can be a refusal, whose reason is sent if it concerns the federation."""
+    """Make a handler that does `work`, or answers with a refusal; only a DisagreementError is sent in full."""
 
     def answer(message: Message, context: Context) -> Message:
         try:
             content = work(site_of(context), _config(message), message)
         except FedotpError as error:
-            log.error("refused: %s", one_line(error))
+            log.error("request refused: %s", one_line(error))
             content = _said({wire.REFUSED: one_line(error) if isinstance(error, DisagreementError) else _FAILED})
         return Message(content, reply_to=message)
 
@@ -61,7 +61,7 @@ def _answering(work: Work) -> Callable[[Message, Context], Message]:
 @app.query()
 @_answering
 def hello(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Say who this is; once the classes are known, prepare everything and say what there is to train on."""
+    """Report the site's name and classes or, once the classes are agreed, prepare and report numbers of images."""
     agreement = Agreement.of(config)
     site.sums.require(agreement)
     facts: dict[str, Any] = {wire.NAME: site.settings.name, wire.PART: site.settings.part}
@@ -73,7 +73,7 @@ def hello(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
 @app.train()
 @_answering
 def train(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Train for a round and send the update: nothing private is in it."""
+    """Train for a round and send the update, which contains no private parameters."""
     order = _order(site, message)
     if order[0].secure is not None:
         return RecordDict({wire.ARRAYS: ArrayRecord({wire.MASKED: Array(_masked(site, config, order))})})
@@ -89,7 +89,7 @@ def train(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
 @app.query(wire.KEYS)
 @_answering
 def secure_keys(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Begin a secure sum: make keys for it."""
+    """Begin a secure sum: make and send keys."""
     agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
     n_images = site.agree(agreement, number)[wire.TRAIN_IMAGES]
     return _said({wire.KEYS: site.sums.keys(agreement, config, number, _int(config, wire.ACCEPTED), n_images)})
@@ -98,38 +98,38 @@ def secure_keys(site: Site, config: ConfigRecord, message: Message) -> RecordDic
 @app.query(wire.SHARES)
 @_answering
 def secure_shares(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Deal out shares of this site's secrets of the sum."""
+    """Send shares of this site's secrets."""
     return _said(site.sums.shares(Agreement.of(config), config))
 
 
 @app.query(wire.SURVIVORS)
 @_answering
 def secure_survivors(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Sign who is in the sum."""
+    """Sign the list of survivors."""
     return _said({wire.SURVIVORS: site.sums.endorsed(Agreement.of(config), config)})
 
 
 @app.query(wire.SIGNATURES)
 @_answering
 def secure_signatures(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Reveal shares, once enough sites have signed who is in the sum."""
+    """Reveal shares after enough sites have signed the list of survivors."""
     return _said(site.sums.revealed(Agreement.of(config), config))
 
 
 @app.evaluate()
 @_answering
 def evaluate(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
-    """Test the site's own classifier on its own test images, and report what the site shares of it."""
+    """Evaluate the site's classifier on its own test images, and report the results that the site shares."""
     order = _order(site, message)
     privacy = order[0].config.privacy
-    is_covered = privacy.private or not privacy.of_steps  # what predicts may have learned without noise
+    is_covered = privacy.private or not privacy.of_steps  # else private parameters were trained without noise
     silence = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: 0})})
     try:
         predictions, classifier = site.test(*order)
     except FedotpError as error:
         if is_covered:
             raise
-        log.error("the site's test failed: %s", one_line(error))  # which the server must not see
+        log.error("evaluation failed: %s", one_line(error))  # the server must not receive this
         return silence
     site.keep_classifier(classifier, order[0].run, last=bool(config.get(wire.LAST)))
     if not site.settings.shares("scores") or not is_covered or not len(predictions.row):
@@ -148,7 +148,7 @@ def _said(facts: dict[str, Any]) -> RecordDict:
 
 
 def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, int, Parameters]) -> NDArray[np.uint64]:
-    """Train, and mask all there is to say of it."""
+    """Train, and mask the result."""
 
     def work(session: SiteSession) -> NDArray[np.uint64]:
         done = site.train(*order)
@@ -160,7 +160,7 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
 
 
 def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
-    """What to do: agreement, the site's number, round, last accepted round, and what was received."""
+    """Parse a request: agreement, the site's number, round, last accepted round, and received parameters."""
     config = _config(message)
     agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
     arrays = message.content.array_records.get(wire.ARRAYS, ArrayRecord())
@@ -168,7 +168,7 @@ def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Para
     try:
         received = from_record(arrays, expected)
     except FedotpError as error:
-        raise DisagreementError(f"the server's prompt does not fit here: {error}") from error
+        raise DisagreementError(f"the server sent an invalid prompt: {error}") from error
     return agreement, number, _int(config, wire.ROUND), _int(config, wire.ACCEPTED), received
 
 
@@ -180,14 +180,14 @@ def _config(message: Message) -> ConfigRecord:
 def _int(config: ConfigRecord, key: str) -> int:
     value = config.get(key)
     if not isinstance(value, int):
-        raise DisagreementError(f"the server's message does not say {key!r}")
+        raise DisagreementError(f"the server's message contains no integer {key!r}")
     return value
 
 
 def site_of(context: Context) -> Site:
-    """The site that this process is, from Flower's node configuration; loaded once.
+    """Make this process's site from Flower's node configuration, once.
 
-    Its keys are the attributes of SiteSettings; in simulations Flower's `partition-id` is the part.
+    The keys are attributes of SiteSettings; in simulations Flower's `partition-id` is the part.
     """
     given = context.node_config
     part = int(given.get("part", given.get("partition-id", -1))) if "data" not in given else -1
@@ -198,7 +198,7 @@ def site_of(context: Context) -> Site:
     return _site(SiteSettings(name, state, part=part, **options))
 
 
-@lru_cache(maxsize=32)  # one, but for the virtual sites of a simulation
+@lru_cache(maxsize=32)  # several only for the virtual sites of a simulation
 def _site(settings: SiteSettings) -> Site:
     start_logging()
     return Site(settings, log_encoding(log))
@@ -206,7 +206,7 @@ def _site(settings: SiteSettings) -> Site:
 
 def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
     """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
-    os.umask(0o077)  # only the owner can read what is written here
+    os.umask(0o077)  # new files are readable by their owner only
     quiet_flower(settings.state / "flower")
     stay_offline()
     start_logging()
@@ -214,13 +214,13 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     own = {key: value for key, value in own.items() if value not in ("", -1)}
 
     def answer(message: Message, context: Context) -> Message:
-        context.node_config = own  # the site's own settings replace those that came with the message
+        context.node_config = own  # the site's own settings replace those of the message
         with node.working():
             return app(message, context)
 
     node = SuperNode(server, keys, settings.state)
     executor = Executor(node.address, node.secret, answer)
-    stopping = partial(log.info, "stopping when the message in progress is done; once more stops at once")
+    stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
     with alone_in(settings.state), listen(stopping) as stop:
         node.start()
         try:
@@ -228,24 +228,21 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
                 node.require_accepted()
                 executor.step()
         except KeyboardInterrupt:
-            log.info("stopped at once; the server asks for the message in progress again")
+            log.info("stopped; the server will repeat the request in progress")
             raise
         finally:
             node.stop()
 
 
 def stay_offline() -> None:
-    """Download nothing because a server asks for it.
-
-    The hub's library reads the environment once, and has done so already where the site's images come from the hub.
-    """
+    """Disable downloads at the server's request, also if the hub's library has already read the environment."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     constants.HF_HUB_OFFLINE = True
 
 
 @contextmanager
 def alone_in(state: Path) -> Iterator[None]:
-    """Hold a site's folder, for its owner only: two processes must not write to it."""
+    """Lock a site's folder, for its owner only: two processes must not write to it."""
     make_private(state)
-    with held(state / "lock", f"{state} is held by another `fedotp client`; stop it, or give another --state"):
+    with held(state / "lock", f"{state} is in use by another `fedotp client`; stop it, or choose another --state"):
         yield

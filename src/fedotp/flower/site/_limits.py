@@ -1,4 +1,4 @@
-"""What a site does not do because a server asks for it: limits on memory, disk and time."""
+"""Limits of a site on the memory, disk space and time that a server may request."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ from fedotp.flower._agreement import DisagreementError
 from fedotp.methods import Task
 
 _MOST = 1000  # crops of an image, epochs
-_NEEDED = 0.5  # of what `client_bytes` estimates, which is on the high side
-_COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, written down
+_NEEDED = 0.5  # share of the estimate of `client_bytes`, which is too high
+_COPIES = 6  # of the prompts: received, private, trained, gradient, momentum, saved
 _GIB = 1 << 30
 
 
 def require_bounded(config: Config, name: str) -> None:
-    """Refuse numbers of which no site needs as many, though a configuration may have them."""
+    """Raise DisagreementError for excessive numbers, which a configuration itself may contain."""
     ints = {key: value for key, value in vars(config.method).items() if isinstance(value, int)}
     asked = {
         "data.crops": config.data.crops,
@@ -30,11 +30,11 @@ def require_bounded(config: Config, name: str) -> None:
     }
     for key, value in asked.items():
         if value > _MOST:
-            raise DisagreementError(f"{key} = {value} is more than site {name} does; right is at most {_MOST}")
+            raise DisagreementError(f"{key} = {value}: must be at most {_MOST} for site {name}")
 
 
 def require_memory(task: Task, config: Config, n_images: int, name: str) -> None:
-    """Refuse classes and prompts that training could not hold in memory; the site has `n_images` images."""
+    """Raise DisagreementError if training with `n_images` images does not fit in memory."""
     rounds, tests = config.federation, config.evaluation
     settings = replace(
         config.settings,
@@ -48,13 +48,13 @@ def require_memory(task: Task, config: Config, n_images: int, name: str) -> None
     memory = _memory(task.device)
     if needed > memory:
         raise DisagreementError(
-            f"{len(task.classes)} classes and {len(lengths)} prompts take about {needed / _GIB:.0f} GiB of memory, and "
-            f"site {name} has {memory / _GIB:.0f} GiB; right are fewer classes or prompts"
+            f"{len(task.classes)} classes and {len(lengths)} prompts require about {needed / _GIB:.0f} GiB of memory, "
+            f"but site {name} has {memory / _GIB:.0f} GiB; use fewer classes or prompts"
         )
 
 
 def require_room(config: Config, clip: CLIP, n_train: int, n_test: int, name: str) -> None:
-    """Refuse more crops of the site's images than its disk has room for."""
+    """Raise DisagreementError if the crops of the site's images do not fit on its disk."""
     folder = config.data.store_folder
     if folder is None:
         return
@@ -64,8 +64,8 @@ def require_room(config: Config, clip: CLIP, n_train: int, n_test: int, name: st
     room = shutil.disk_usage(nearest).free + sum(path.stat().st_size for path in folder.rglob("*.*"))
     if needed > room:
         raise DisagreementError(
-            f"data.crops = {config.data.crops} takes about {needed / _GIB:.0f} GiB on the disk of site {name}, "
-            f"which has room for {room / _GIB:.0f} GiB; right are fewer crops"
+            f"data.crops = {config.data.crops} requires about {needed / _GIB:.0f} GiB on the disk of site {name}, "
+            f"which has {room / _GIB:.0f} GiB free; use fewer crops"
         )
 
 

@@ -1,4 +1,4 @@
-"""A site's part in secure sums: one at a time, with keys that live for that one and are never written down."""
+"""A site's part in secure sums: one at a time, with keys for that sum only, which are never stored on disk."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
 
-_STRONG = 2 / 3  # from this share on, a server that lies about who dropped out gets nothing
+_STRONG = 2 / 3  # from this share, a server gains nothing from false lists of survivors
 
 
 @contextmanager
 def disagreeing() -> Iterator[None]:
-    """Errors of a secure sum concern the federation: the server receives them."""
+    """Convert errors of a secure sum to DisagreementError, so that the server receives them."""
     try:
         yield
     except DisagreementError:
@@ -34,35 +34,34 @@ def disagreeing() -> Iterator[None]:
 
 
 class SecureSums:
-    """The secure sums of site `name`, whose keys are in the folder `keys` ("": it has none).
+    """The secure sums of site `name`, whose keys are in the folder `keys` ("": no keys).
 
-    `required`: it takes part in nothing else; `least` is how many sites a sum must have.
+    `required`: refuse rounds without a secure sum; `least` is the minimum number of sites in a sum.
     """
 
     def __init__(self, name: str, keys: str, *, required: bool, least: int) -> None:
-        """Nothing is read before it is needed."""
+        """Make an object; keys are read on first use."""
         self._name, self._keys, self._required, self._least = name, keys, required, least
         self._identity: KeyIdentity | None = None
         self._current: SiteSession | None = None
-        self._opened: dict[tuple[str, int], frozenset[object]] = {}  # by run and round: who was in the sum
+        self._opened: dict[tuple[str, int], frozenset[object]] = {}  # sites in the sum, by run and round
 
     def require(self, agreement: Agreement) -> None:
-        """Refuse a federation whose server would see this site's update, if the owner said so."""
+        """If required, raise DisagreementError for a federation whose server would see this site's update."""
         if not self._required:
             return
         if agreement.secure is None:
             raise DisagreementError(
-                f"site {self._name} takes part only where updates are added up securely (--require-secure); start the "
-                "server with --secure"
+                f"site {self._name} requires secure sums (--require-secure); start the server with --secure"
             )
         if agreement.secure.share < _STRONG:
             raise DisagreementError(
-                f"site {self._name} wants sums that more than 2/3 of the sites open (--require-secure), and not "
-                f"{agreement.secure.share:g}; raise --secure-threshold"
+                f"site {self._name} requires a secure threshold of at least 2/3 (--require-secure), got "
+                f"{agreement.secure.share:g}; increase --secure-threshold"
             )
 
     def keys(self, agreement: Agreement, record: ConfigRecord, number: int, accepted: int, n_images: int) -> bytes:
-        """Keys for a new sum, which ends the last one; this site has `n_images` images."""
+        """Make keys for a new sum, which ends the last one; this site has `n_images` images."""
         session, current = _session(agreement, record), self._current
         if current is None or (current.session, *_order_of(current)) != (session, number, session.round, accepted):
             identity = self._own_identity()
@@ -73,12 +72,12 @@ class SecureSums:
             return current.advertise().content
 
     def shares(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
-        """Sealed shares for all others."""
+        """Make sealed shares for all other sites."""
         with disagreeing():
             names, keys = unpack_names(record), unpack(record)
             adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
             dealt = self._now(agreement, record).share(adverts, least=self._least, strong=self._required)
-        own = dealt.marks.keys() - dealt.letters.keys()  # for itself, no letter
+        own = dealt.marks.keys() - dealt.letters.keys()  # no letter for itself
         return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {wire.MARKS: pack(dealt.marks)["parts"]}
 
     def masked(
@@ -87,20 +86,20 @@ class SecureSums:
         order: tuple[Agreement, int, int, int, Parameters],
         train: Callable[[SiteSession], NDArray[np.uint64]],
     ) -> NDArray[np.uint64]:
-        """What `train` makes of this sum's cohort and this site's weight; masked.
+        """Mask the result of `train` for this sum.
 
-        The order must be the one that all sites of the sum have signed. Asked twice, the site answers the same and does
-        not train again.
+        All sites of the sum must have signed the same `order`. Repeated requests return the same answer, without
+        training again.
         """
         agreement, *numbers, received = order
         session = self._now(agreement, record)
         if tuple(numbers) != _order_of(session):
             raise DisagreementError(
-                "the server orders (number, round, accepted round) = "
-                f"{tuple(numbers)}; the sites of the secure sum have signed {_order_of(session)}"
+                f"the sites of the secure sum have signed (number, round, accepted round) = {_order_of(session)}, "
+                f"got {tuple(numbers)} from the server"
             )
         if digest_of(received) != session.session.prompt:
-            raise DisagreementError("the server has sent another prompt than the sites of the secure sum have signed")
+            raise DisagreementError("the server's prompt is not the one that the sites of the secure sum have signed")
         with disagreeing():
             session.hold(unpack(record))
         if session.masked is None:
@@ -109,10 +108,10 @@ class SecureSums:
         return session.masked
 
     def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
-        """A signature under who is in the sum.
+        """Sign the list of survivors.
 
-        A repeated round sends the same update, so two sums of it over different sites reveal the update of a
-        site that is in only one of them.
+        A repeated round sends the same update, so two sums over different sites would reveal the update of a site that
+        is in only one of them.
         """
         session = self._now(agreement, record)
         with disagreeing():
@@ -120,13 +119,13 @@ class SecureSums:
             members = session.cohort.members(survivors)
             if self._opened.get(_round_of(session), members) != members:
                 raise DisagreementError(
-                    f"this site has helped to open another sum of round {session.session.round}, and the two would "
-                    "reveal a single site's update; start the site again to allow it"
+                    f"this site has already opened another sum of round {session.session.round}; the two would reveal "
+                    "the update of a single site; restart the site to allow it"
                 )
             return session.endorse(survivors)
 
     def revealed(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
-        """A share of every site's seed or key."""
+        """Reveal a share of every site's seed or key."""
         session = self._now(agreement, record)
         with disagreeing():
             revealed = session.reveal(unpack(record))
@@ -134,9 +133,9 @@ class SecureSums:
         return pack(revealed)
 
     def _now(self, agreement: Agreement, record: ConfigRecord) -> SiteSession:
-        """The sum that a message is about, if it is this site's last."""
+        """Return the session of a message, which must be this site's last."""
         if self._current is None or self._current.session != _session(agreement, record):
-            raise DisagreementError("this site has no keys for this secure sum: it was started again since, or is late")
+            raise DisagreementError("this site has no keys for this secure sum: it was restarted since, or is too late")
         return self._current
 
     def _own_identity(self) -> KeyIdentity:
@@ -144,8 +143,10 @@ class SecureSums:
             held = SiteKeys.read(Path(self._keys)) if self._keys else None
             if held is None or held.peers is None:
                 if self._required:
-                    raise DisagreementError(f"site {self._name} does not know its peers' keys (--require-secure)")
-                log.warning("there is no peers.toml: who the other sites are is the server's word")
+                    raise DisagreementError(
+                        f"site {self._name} has no peers.toml (--require-secure): ask the coordinator for it"
+                    )
+                log.warning("no peers.toml: the identities of the other sites are unverified")
             self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity
 
@@ -155,17 +156,17 @@ def _round_of(session: SiteSession) -> tuple[str, int]:
 
 
 def _order_of(session: SiteSession) -> tuple[int, int, int]:
-    """The site's number, the round and the last accepted round, as signed."""
+    """Return the signed number of the site, round and last accepted round."""
     return session.number, session.session.round, session.advert.accepted
 
 
 def _session(agreement: Agreement, record: ConfigRecord) -> Session:
-    """What sum a message is about; it must be one that was agreed on."""
+    """Parse the session of a message, which must match the agreement."""
     if agreement.secure is None:
-        raise DisagreementError("the server asks for a secure sum, and none was agreed on")
+        raise DisagreementError("the server requested a secure sum without agreement on one")
     with disagreeing():
         session = Session.of(str(record.get(wire.SESSION, "")))
     agreed = agreement.secure, agreement.run, agreement.digest
     if (session.terms, session.run, session.agreement) != agreed:
-        raise DisagreementError("the server asks for a secure sum of another agreement than the one in its message")
+        raise DisagreementError("the server requested a secure sum that does not match the agreement in its message")
     return session

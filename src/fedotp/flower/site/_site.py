@@ -28,15 +28,15 @@ from fedotp.runs.one import load_backbone, make_task
 log = logging.getLogger("fedotp.site")
 
 _MOST_SITES = 100_000
-_ONLY: Ints = np.zeros(1, np.int64)  # the row of the only client that is here
+_ONLY: Ints = np.zeros(1, np.int64)  # the row of the only client
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a site has to say of a round: its update (no client axis), its images, its mean objective.
+    """The result of a round at a site: its update (no client axis), number of images and mean objective.
 
-    `steps` are the noisy steps behind all it has sent, where its images are to be private; the objective is then nan,
-    and the images seen are those expected, for neither is noised.
+    With privacy of images, `steps` is the total number of noisy steps; the objective is then nan and `n_images` the
+    expected number, because neither is noised.
     """
 
     update: Parameters
@@ -47,10 +47,10 @@ class Trained:
 
 
 class Site:
-    """Answers what the server asks. The backbone and the encoded images stay in memory between messages."""
+    """Answers the server's requests. The backbone and the encoded images stay in memory between messages."""
 
     def __init__(self, settings: SiteSettings, on_encoding: OnProgress | None = None) -> None:
-        """Nothing is loaded before the server has said what for."""
+        """Make a site; images and backbone are loaded on the first request."""
         self.settings = settings
         self._on_encoding = on_encoding
         self._work: tuple[str, int, _Work] | None = None
@@ -59,12 +59,12 @@ class Site:
         )
 
     def classes(self, config: Config) -> tuple[str, ...]:
-        """The class names the site knows, in order; what its owner does not allow is refused."""
+        """Return the site's class names, in order. Raise DisagreementError if the owner does not allow `config`."""
         self._require_private(config)
         return self.settings.source.classes(self.settings.local(config))
 
     def agree(self, agreement: Agreement, number: int) -> dict[str, Any]:
-        """Prepare to work as client `number`; return what the server must know. What does not fit is refused."""
+        """Prepare to work as client `number`, and return the facts for the server."""
         work = self._prepared(agreement, number)
         data = work.clients.data
         if not work.ledger.steps:
@@ -77,10 +77,10 @@ class Site:
         }
 
     def train(self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters) -> Trained:
-        """Train in round `round_` (counted from 1) from what was received (no client axis).
+        """Train in round `round_` (counted from 1) from the received parameters (no client axis).
 
-        `accepted` is the last round whose update the server has taken from this site, 0 for none: that is where its
-        private prompt starts from.
+        `accepted` is the last round whose update the server has accepted, 0 for none; the site starts from its private
+        prompt after that round.
         """
         work = self._prepared(agreement, number)
         work.recall(accepted)
@@ -92,13 +92,13 @@ class Site:
             return Trained({}, 0, float("nan"), 0)
         work.ledger.require_room(self.settings.name)
         ((_, result),) = clients.train(clients.round_work(_ONLY))
-        work.ledger.add(round_)  # first: scores may follow from what is kept
+        work.ledger.add(round_)  # first, because scores can depend on the saved prompt
         work.keep(round_, result, accepted)
         update = {name: value[0] for name, value in clients.upload(_ONLY, result).items()}
         if not clients.settings.privacy.of_steps:
             return Trained(update, n_examples, float(result.loss[0]), result.n_images)
         log.info(
-            "round %d: this site's images have spent epsilon %.3g in this run, %.3g in all",
+            "round %d: privacy spent by this site: epsilon %.3g in this run, %.3g in all runs",
             *(round_, work.ledger.epsilon(), work.ledger.total()),
         )
         expected = n_examples * clients.settings.federation.local_epochs
@@ -107,7 +107,7 @@ class Site:
     def test(
         self, agreement: Agreement, number: int, round_: int, accepted: int, received: Parameters
     ) -> tuple[Predictions, Classifier]:
-        """What the site predicts for its test images after round `round_`, and the classifier it does so with."""
+        """Predict the site's test images after round `round_`; return predictions and classifier."""
         work = self._prepared(agreement, number)
         work.recall(accepted)
         clients = work.clients
@@ -133,9 +133,9 @@ class Site:
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> None:
-        """Write the classifier of a run as a bundle; when the run has ended, also in place of the last run's.
+        """Save the classifier of a run as a bundle; after the run's end, also replace that of the last run.
 
-        If that fails, it is logged, and the evaluation is not lost with it.
+        Errors are logged, so that the evaluation is not lost.
         """
         folders = [self.settings.state / run / "classifier", *([self.settings.state / "classifier"] if last else [])]
         try:
@@ -143,17 +143,17 @@ class Site:
             for folder in folders:
                 classifier.save(folder, force=True, with_memory=classifier.memory is not None)
         except FedotpError as error:
-            log.error("this site's classifier is not kept: %s", error)
+            log.error("cannot save this site's classifier: %s", error)
             return
         if last:
-            log.info("the run has ended; this site's classifier is %s", folders[-1])
+            log.info("the run has ended; saved this site's classifier to %s", folders[-1])
 
     def expected(self, agreement: Agreement, number: int) -> Parameters:
-        """What a message of the server to this site holds, as names, shapes and types."""
+        """Return parameters with the names, shapes and types of those in the server's messages."""
         return self._prepared(agreement, number).clients.example
 
     def _prepared(self, agreement: Agreement, number: int) -> "_Work":
-        """Everything for this agreement, made when it is first needed."""
+        """Return the prepared client for this agreement, made on first use."""
         if self._work is None or self._work[:2] != (agreement.digest, number):
             self._work = None  # free the memory of the last one first
             self._work = agreement.digest, number, self._prepare(agreement, number)
@@ -162,7 +162,7 @@ class Site:
     def _prepare(self, agreement: Agreement, number: int) -> "_Work":
         settings = self.settings
         if not 0 <= number < _MOST_SITES:
-            raise DisagreementError(f"site {settings.name} is number {number}; right is from 0 to {_MOST_SITES - 1}")
+            raise DisagreementError(f"the site's number must be from 0 to {_MOST_SITES - 1}, got {number}")
         self.sums.require(agreement)
         self._require_private(agreement.config)
         require_bounded(agreement.config, settings.name)
@@ -170,8 +170,8 @@ class Site:
         clip = load_backbone(config.backbone.source, config.compute.device)
         if clip.digest != agreement.backbone:
             raise DisagreementError(
-                f"site {settings.name} has backbone {backbone_name(config.backbone.name)} {clip.digest[:12]}, "
-                f"the federation {agreement.config.backbone.name} {agreement.backbone[:12]}: install the same file"
+                f"site {settings.name} has backbone {backbone_name(config.backbone.name)} {clip.digest[:12]}, expected "
+                f"{agreement.config.backbone.name} {agreement.backbone[:12]}; install the same file"
             )
         self._check_classes(agreement, config)
         task = make_task(config, clip, agreement.classes, agreement.template)
@@ -184,41 +184,41 @@ class Site:
         self._require_private(config, n_images)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors", config.privacy)
         ledger = Ledger(settings.state / "releases.jsonl", agreement.run, clients.settings, n_images, settings.required)
-        log.info("site %s is ready: %s, %d images to train on", settings.name, config.method.title, n_images)
-        seen = "the server sees this site's update of the shared prompt in every round"
-        if agreement.secure is not None:
-            seen = (
-                "updates of the shared prompt are added up securely: the server sees their sum, which more than "
-                f"{agreement.secure.share:.0%} of a round's sites must open"
+        log.info("site %s ready: %s, %d training images", settings.name, config.method.title, n_images)
+        if agreement.secure is None:
+            log.info("the server sees this site's update of the shared prompt in every round")
+        else:
+            share = 100 * agreement.secure.share
+            log.info(
+                "the server sees only sums of updates, which more than %.0f %% of a round's sites must open", share
             )
-        log.info("%s", seen)
         if config.privacy.of_steps:
             log.info(
-                "what this site sends hides each %s of its training images: epsilon %.3g at delta %g spent in this "
-                "run, %.3g in all; %.3g in all after %d rounds more",
+                "privacy of each training %s: epsilon %.3g at delta %g spent in this run, %.3g in all runs, %.3g after "
+                "%d more rounds",
                 *(config.privacy.unit, ledger.epsilon(), config.privacy.delta, ledger.total()),
                 *(ledger.total(config.federation.rounds), config.federation.rounds),
             )
         return _Work(clients, private, ledger)
 
     def _require_private(self, config: Config, n_images: int = 1) -> None:
-        """Refuse an order that promises less privacy than the site's owner requires."""
+        """Raise DisagreementError if `config` has weaker privacy than the site's owner requires."""
         if self.settings.required:
             self.settings.required.require(config.privacy, self.settings.name, n_images)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
-        """A site may lack classes; those it has must be among the federation's, in any order."""
+        """Raise DisagreementError if the site has a class that is not among the federation's."""
         known = set(agreement.classes)
         unknown = [name for name in self.settings.source.classes(config) if name not in known]
         if unknown:
             raise DisagreementError(
-                f"site {self.settings.name} has the class {unknown[0]!r}, which the federation does not know; "
-                f"its classes are {listed(agreement.classes)}"
+                f"site {self.settings.name} has the class {unknown[0]!r}, which is not in the federation; "
+                f"the federation's classes are {listed(agreement.classes)}"
             )
 
 
 class _OneClient(Clients):
-    """A site's only client; what it received is put here before it works."""
+    """A site's only client; `received` is set before each request."""
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
         sent = method.send(method.shared(task, 1), None, 1)  # of the same shape for any number of sites
@@ -226,7 +226,7 @@ class _OneClient(Clients):
         self.received = self.example
         super().__init__(method, task, data, settings)
         if settings.privacy.of_steps:
-            self.trainer.entropy = Entropy()  # the seed is known to the server
+            self.trainer.entropy = Entropy()  # because the server knows the seed
 
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
         return {name: value[None].to(self.device) for name, value in self.received.items()}
@@ -234,14 +234,14 @@ class _OneClient(Clients):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """A site's client, the file of what it keeps, and the account of what left it."""
+    """A site's client, its file of private parameters, and its privacy ledger."""
 
     clients: _OneClient
     private: PrivateFile
     ledger: Ledger
 
     def recall(self, accepted: int) -> None:
-        """Put the private parameters where they were after round `accepted`."""
+        """Restore the private parameters after round `accepted`."""
         kept = self.clients.kept
         kept.slot[_ONLY] = -1  # the initial ones
         if not accepted or not kept.layout:
@@ -250,22 +250,20 @@ class _Work:
         if params is None:
             last = self.private.rounds[-1:]
             log.warning(
-                "the private prompt after round %d is not in %s; going on from %s",
-                accepted,
-                self.private.path,
-                f"round {last[0]}" if last else "the start",
+                "%s does not contain the private prompt after round %d; continuing from %s",
+                *(self.private.path, accepted, f"round {last[0]}" if last else "the initial prompt"),
             )
             params = self.private.after(last[0]) if last else None
         if params is not None:
             shapes = {name: f"{value.dtype} {tuple(value.shape)}" for name, value in params.items()}
             if shapes != kept.layout:
                 raise FedotpError(
-                    f"{self.private.path} holds {shapes}, the method keeps {kept.layout}; restore it, or remove it"
+                    f"{self.private.path}: expected {kept.layout}, got {shapes}; restore it from a backup, or remove it"
                 )
             kept.write(_ONLY, {name: value[None] for name, value in params.items()})
 
     def keep(self, round_: int, result: LocalResult, accepted: int) -> None:
-        """Write down what is the site's own after a round that began where it stood after round `accepted`."""
+        """Save the private parameters after a round that started from those after round `accepted`."""
         self.clients.keep(_ONLY, result)
         rows = self.clients.kept.read(_ONLY, self.clients.device)
         if rows:

@@ -1,6 +1,6 @@
-"""What a site decides for itself.
+"""Settings of a site.
 
-The command line shows the defaults, so neither torch nor Flower is imported before a method needs it.
+The command line shows the defaults, so methods import torch and Flower on use.
 """
 
 from dataclasses import dataclass, replace
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 Share = Literal["nothing", "loss", "scores", "predictions"]
 Hidden = Literal["example", "group"]
-"""A unit that noise at the site can hide."""
+"""A unit that noise at the site can protect."""
 
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """What a site decides for itself.
+    """Settings of a site.
 
     Attributes:
-        name: what the federation calls it.
+        name: its name in the federation.
         state: the folder of its private prompts and its tokens.
         data: its images: a folder, or the name of a data set.
         part: instead of `data`, the number of a client in the configuration's own partition (simulations, trials).
-        share: what it sends beyond its update, each including the one before: "nothing", its training
+        share: results it sends in addition to its update, each including the previous: "nothing", its training
             "loss", "scores" on its own test images, or "predictions" for each of them (without the images' names).
-        backbone: where its backbone lies, if not where the configuration says.
-        device: where it computes.
-        window: how its own greys of more than 8 bits are seen, if not as the configuration says.
-        keys: the folder of its keys, with which it signs its part in secure sums; "": it has none.
-        require_secure: it takes part only if neither the server nor another site sees its update.
-        secure_sites: it takes part in secure sums of at least so many sites.
-        require_privacy: it takes part only where all that leaves it, in all runs together, spends no more than this
-            epsilon of its images' privacy; 0: it leaves that to the server. With it come
-        privacy_unit, privacy_delta, least_noise: what is hidden, the delta, and the least noise multiplier.
+        backbone: path of its backbone, if it differs from the configuration.
+        device: the compute device.
+        window: window of its images with more than 8 bits, if it differs from the configuration.
+        keys: the folder of its keys, for signatures in secure sums; "": no keys.
+        require_secure: refuse to participate if the server or another site could see its update.
+        secure_sites: minimum number of sites in a secure sum.
+        require_privacy: maximum epsilon of its images' privacy, over all runs together; 0: the server decides.
+        privacy_unit, privacy_delta, least_noise: with `require_privacy`, the protected unit, the delta and the
+            smallest noise multiplier.
     """
 
     name: str
@@ -69,13 +69,13 @@ class SiteSettings:
         require(0 < self.least_noise <= MOST, "least-noise", self.least_noise, "more than 0, for example 1")
         require(self.secure_sites >= LEAST_SITES, "secure-sites", self.secure_sites, f"at least {LEAST_SITES}")
         if self.window:
-            read_window(self.window)  # or refused
+            read_window(self.window)  # raises if invalid
         if bool(self.data) == (self.part >= 0):
-            raise FedotpError(f"site {self.name}: give its images, or the number of its part, and not both")
+            raise FedotpError(f"site {self.name}: specify either its images or the number of its part")
 
     @property
     def required(self) -> "Required | None":
-        """What privacy its owner requires."""
+        """The privacy that the site's owner requires."""
         from fedotp.flower.site._state import Required
 
         terms = (self.privacy_unit, self.privacy_delta, self.least_noise)
@@ -83,17 +83,17 @@ class SiteSettings:
 
     @property
     def source(self) -> "OwnImages | Part":
-        """Where its images come from."""
+        """The source of the site's images."""
         from fedotp.flower.site._source import OwnImages, Part
 
         return OwnImages(self.data, self.name) if self.data else Part(self.part)
 
     def shares(self, what: Share) -> bool:
-        """Whether the site shares `what`."""
+        """True if the site shares `what`."""
         return get_args(Share).index(self.share) >= get_args(Share).index(what)
 
     def local(self, config: "Config") -> "Config":
-        """The federation's configuration with the site's own folders, device and window."""
+        """Return the federation's configuration with the site's own folders, device and window."""
         from fedotp.classifier import has_name
         from fedotp.config import BackboneSettings
         from fedotp.flower._agreement import DisagreementError
@@ -101,7 +101,7 @@ class SiteSettings:
         if self.data and not self.backbone and not has_name(config.backbone.name):
             raise DisagreementError(
                 f"site {self.name}: the federation's backbone {config.backbone.name} is a file; "
-                "say with --backbone where it lies here"
+                "specify its path at this site with --backbone"
             )
         data = replace(config.data, window=self.window or config.data.window_of(self.name))
         own = replace(data, store=str(self.state / "tokens"), root="")

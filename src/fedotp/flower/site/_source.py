@@ -1,4 +1,4 @@
-"""Where a site's images come from."""
+"""Sources of a site's images."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -19,24 +19,24 @@ log = logging.getLogger("fedotp.site")
 
 @dataclass(frozen=True)
 class OwnImages:
-    """The site's own data set: a folder of images, or anything else that `fedotp.data.load_dataset` reads."""
+    """The site's own data set: a folder of images, or another data set that `fedotp.data.load_dataset` supports."""
 
     data: str
     name: str
 
     def classes(self, config: Config) -> tuple[str, ...]:
-        """The classes of the data set."""
+        """Return the classes of the data set."""
         return self._dataset(config).classes
 
     def sizes(self, config: Config) -> tuple[int, int]:
-        """All images of the data set."""
+        """Count training and test images."""
         dataset = self._dataset(config)
         return len(dataset.train), len(dataset.test)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
     ) -> FederatedData:
-        """All of the data set; it need not have images of every class."""
+        """Encode all images of the data set, which may lack images of some classes."""
         dataset = self._dataset(config)
         number = class_numbers(classes, dataset, "the federation")
         encoded = encode_for(config, dataset, clip, on_progress)
@@ -56,31 +56,29 @@ class OwnImages:
 
 @dataclass(frozen=True)
 class Part:
-    """One client's part of the data set that the configuration names: for simulations and trials."""
+    """One client's part of the configuration's data set, for simulations and trials."""
 
     part: int
 
     def classes(self, config: Config) -> tuple[str, ...]:
-        """The classes of the data set."""
+        """Return the classes of the data set."""
         return _prepared(config).dataset.classes
 
     def sizes(self, config: Config) -> tuple[int, int]:
-        """All images of the data set that is divided."""
+        """Count training and test images of the whole data set."""
         dataset = _prepared(config).dataset
         return len(dataset.train), len(dataset.test)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
     ) -> FederatedData:
-        """The images of the client with that number."""
+        """Encode the images of the client."""
         prepared = _prepared(config)
         if classes != prepared.dataset.classes:
-            raise DisagreementError(f"the federation's classes are not those of {prepared.dataset.name}")
+            raise DisagreementError(f"the federation's classes differ from those of {prepared.dataset.name}")
         data = prepared.data
         if not 0 <= self.part < len(data):
-            raise DisagreementError(
-                f"part {self.part}: the configuration divides the images into {len(data)} parts, from 0"
-            )
+            raise DisagreementError(f"part must be from 0 to {len(data) - 1}, got {self.part}")
         return FederatedData(
             names=(data.names[self.part],),
             domains=(data.domains[self.part],),

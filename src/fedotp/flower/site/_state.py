@@ -1,8 +1,8 @@
-"""What a site keeps: its private prompt in each run, and the ledger of the privacy that its updates have spent.
+"""A site's state: its private prompt in each run, and the ledger of the privacy that its updates have spent.
 
-The private prompt is in a file that is replaced atomically and never sent. Two rounds are kept: the last one, and the
-last that the server has accepted, from which the last one started. If the server did not receive the site's answer, or
-was killed before it saved the round, the site must start again from there.
+The private prompt is in a file that is replaced atomically and never sent. It contains two rounds: the last one, and
+the accepted one from which the last one started. If the server did not receive the site's answer, or was killed before
+it saved the round, the site must restart from the accepted one.
 """
 
 import json
@@ -36,29 +36,29 @@ _UNPROMISED = PrivacySettings()
 
 
 def make_private(folder: Path) -> None:
-    """Make `folder`, for its owner only; one that is there and open to others is closed to them."""
+    """Make `folder` with mode 0700, or change the mode of an existing one."""
     try:
         folder.mkdir(mode=_OWNERS, parents=True, exist_ok=True)
         status = folder.stat()
         if status.st_uid != os.geteuid():
             raise FedotpError(
-                f"{folder} belongs to another user (uid {status.st_uid}), who could read what this site keeps in it; "
-                "give a folder of your own"
+                f"{folder} belongs to another user (uid {status.st_uid}), who could read this site's private files; "
+                "choose a folder that you own"
             )
         if stat.S_IMODE(status.st_mode) & ~_OWNERS:
             folder.chmod(_OWNERS)
-            log.warning("%s was open to other users of this machine; it is its owner's only from now on", folder)
+            log.warning("%s was accessible to other users of this machine; changed its mode to 0700", folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
 
 
 class PrivateFile:
-    """The private parameters of one site in one run, after each of the last rounds it trained in."""
+    """The private parameters of one site in one run, after its last rounds."""
 
     def __init__(self, path: Path, privacy: PrivacySettings = _UNPROMISED) -> None:
-        """A file that need not exist yet; one that was written under other `privacy` settings is refused.
+        """Read the file if it exists; refuse one that was written with other `privacy` settings.
 
-        Otherwise a server could have it trained without noise, and then order what is sent to depend on it.
+        Otherwise a server could train the parameters without noise, and then request updates that depend on them.
         """
         self.path = path
         self._privacy = json.dumps(asdict(privacy), sort_keys=True)
@@ -66,15 +66,15 @@ class PrivateFile:
 
     @property
     def rounds(self) -> list[int]:
-        """Rounds whose parameters are there, counted from 1, in ascending order."""
+        """The rounds in the file, counted from 1, in ascending order."""
         return sorted(self._rounds)
 
     def after(self, round_: int) -> Parameters | None:
-        """The parameters (...) as they were after a round; None where they are not known."""
+        """Return the parameters (...) after a round; None if they are unknown."""
         return self._rounds.get(round_)
 
     def keep(self, round_: int, params: Parameters, accepted: int = 0) -> None:
-        """Write down the parameters (...) after a round that began from those after round `accepted`."""
+        """Save the parameters (...) after a round that started from those after round `accepted`."""
         rounds = {number: row for number, row in self._rounds.items() if number == accepted}
         rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
         tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
@@ -89,15 +89,15 @@ class PrivateFile:
                 facts = file.metadata() or {}
                 tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if facts.get("format") != _FORMAT:
-                raise FedotpError(f"{self.path} is not a site's private prompt; it should say format {_FORMAT!r}")
+                raise FedotpError(f"{self.path} is not a private prompt of a site: its format must be {_FORMAT!r}")
             if facts["privacy"] != self._privacy:
-                raise DisagreementError("the run began with other settings of [privacy] at this site")
+                raise DisagreementError("the settings in [privacy] differ from those at the start of the run")
             rounds: dict[int, Parameters] = {int(number): {} for number in facts["rounds"].split()}
             for key, value in tensors.items():
                 number, _, name = key.partition(".")
                 rounds[int(number)][name] = value
         except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
-            raise FedotpError(f"cannot read {self.path}: {error}; restore it from a copy, or remove it") from error
+            raise FedotpError(f"cannot read {self.path}: {error}; restore it from a backup, or remove it") from error
         return rounds
 
 
@@ -106,12 +106,12 @@ _Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Required:
-    """What must hold of everything that leaves a site, in all runs together.
+    """The privacy that a site requires, over all runs together.
 
     Attributes:
-        epsilon, delta: the privacy that may be spent; delta is also no more than 1 / (training images).
-        unit: what is hidden.
-        noise: the least noise multiplier.
+        epsilon, delta: the maximum privacy spent; delta is also limited to 1 / (training images).
+        unit: the protected unit.
+        noise: the smallest noise multiplier.
     """
 
     epsilon: float
@@ -120,7 +120,7 @@ class Required:
     noise: float
 
     def require(self, privacy: PrivacySettings, name: str, n_images: int = 1) -> None:
-        """Refuse an order that promises less, at the site `name` with so many training images."""
+        """Raise DisagreementError if `privacy` is weaker, at the site `name` with `n_images` training images."""
         delta = min(self.delta, 1 / max(n_images, 1))
         wrong = {
             "unit": (privacy.unit not in (self.unit, "group"), show(self.unit)),
@@ -130,20 +130,20 @@ class Required:
         for key, (is_wrong, right) in wrong.items():
             if is_wrong:
                 given = show(getattr(privacy, key))
-                raise DisagreementError(f"site {name} requires privacy.{key} {right}; the server orders {given}")
+                raise DisagreementError(f"site {name}: privacy.{key} must be {right}, got {given}")
 
 
 class Ledger:
-    """The updates that left a site, each a line in one file for all runs, on disk before the update leaves.
+    """A log of a site's updates: one line each, in one file for all runs, on disk before the update is sent.
 
-    It belongs to the site, not to a run or a folder of images: if the server renames the run, or images are added,
-    copied or moved, all updates still count for all images. Noise is never the same twice: a round that is
-    made again, because the server did not get or did not write down the answer, is paid for again.
+    It is per site, not per run or folder of images: if the server renames the run, or images are added, copied or
+    moved, all updates still count for all images. Noise is drawn anew each time, so a repeated round spends privacy
+    again, for example if the server did not receive or save the answer.
     """
 
     def __init__(self, path: Path, run: str, settings: Settings, n_images: int, required: Required | None) -> None:
-        """As `settings` order it in `run`, at a site with so many training images whose owner has `required` it."""
-        self._releases = Releases(path, is_right=_is_line)
+        """Make the ledger for `run` with `settings`, at a site with `n_images` training images."""
+        self._releases = Releases(path, is_valid=_is_line)
         self._run = run
         self._privacy = settings.privacy
         self._required = required
@@ -159,34 +159,34 @@ class Ledger:
 
     @property
     def steps(self) -> int:
-        """The training steps behind what left in this run."""
+        """The number of noisy training steps in this run."""
         return sum(line["steps"] for line in self._of_run())
 
     def epsilon(self, rounds: int = 0) -> float:
-        """What this run has spent, and would have after so many rounds more; for what it promises."""
+        """Compute the epsilon of this run after `rounds` more rounds, for the run's unit and delta."""
         return _epsilon([*self._of_run(), *[self._once] * rounds], self._privacy.unit, self._privacy.delta)
 
     def total(self, rounds: int = 0) -> float:
-        """The same of all runs, for what the owner requires (or, where nothing is, for what the run promises)."""
+        """Compute the epsilon of all runs after `rounds` more rounds, for the owner's (or the run's) unit and delta."""
         unit = self._required.unit if self._required else self._privacy.unit
         return _epsilon([*self._releases.records, *[self._once] * rounds], unit, self._delta)
 
     def require_room(self, name: str) -> None:
-        """Refuse a round that the run's budget, or the owner's for all runs, does not have room for."""
+        """Raise DisagreementError if another round exceeds the run's budget, or the owner's for all runs."""
         budget = self._privacy.epsilon if self._privacy.of_steps else 0.0
         if budget and self.epsilon(1) > budget:
             raise DisagreementError(
-                f"site {name} has spent epsilon {self.epsilon():.3g} of its images' privacy in this run, and another "
-                f"round would exceed privacy.epsilon = {budget:g}"
+                f"site {name} has spent epsilon {self.epsilon():.3g} in this run; another round would exceed "
+                f"privacy.epsilon = {budget:g}"
             )
         if self._required and self.total(1) > self._required.epsilon:
             raise DisagreementError(
-                f"site {name} has spent epsilon {self.total():.3g} of its images' privacy in all runs, and another "
-                f"round, {self.total(1):.3g} with it, would exceed the {self._required.epsilon:g} that its owner allows"
+                f"site {name} has spent epsilon {self.total():.3g} in all runs; another round would spend "
+                f"{self.total(1):.3g}, more than the owner's limit of {self._required.epsilon:g} (--require-privacy)"
             )
 
     def add(self, round_: int) -> None:
-        """An update is about to leave."""
+        """Log an update before it is sent."""
         self._releases.add({"run": self._run, "round": round_, **self._once})
 
     def _of_run(self) -> list[_Line]:
@@ -202,12 +202,12 @@ def _epsilon(lines: Iterable[_Line], unit: str, delta: float) -> float:
 
 
 def _as_seen_by(unit: str, line: _Line) -> tuple[float, float]:
-    """Noise and sampling rate of the steps of a line, for a `unit` to be hidden."""
+    """Return noise and sampling rate of the steps of a line for the protected `unit`."""
     if line["unit"] == unit:
         return line["noise"], line["rate"]
     if (unit, line["unit"]) == ("example", "group"):
-        # Without one of its images a group's clipped gradient is another one: up to 2 C away, wherever the group is
-        # drawn. Renyi divergence is quasi-convex: it is no more than if the group always was.
+        # Without one of its images, a group's clipped gradient differs by up to 2 C if the group is drawn. Renyi
+        # divergence is quasi-convex, so it is at most that of a group that is always drawn.
         return line["noise"] / 2, 1.0
     return 0.0, 1.0
 
