@@ -55,7 +55,7 @@ not count towards the documentation's limit. -->
 # Commands
 
 All commands with their arguments and options, as `fedotp COMMAND --help` prints them. Every command also accepts
-`--help` (`-h`) and `--import MODULE`, for [your own methods, data sets and partition schemes](methods.md#yours).
+`--help` (`-h`) and `--import MODULE`, for [your own methods, data sets and partition schemes](../methods.md#yours).
 """
 _EVERYWHERE = {"help", "imports", "version"}
 _METHODS = {name: method for name, method in METHODS.items() if method.__module__.startswith("fedotp.")}
