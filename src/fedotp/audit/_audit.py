@@ -24,7 +24,7 @@ from fedotp.runs.one import prepare
 from fedotp.runs.watch import Observer
 
 GRADIENTS, IMAGES = "gradients", "images"
-CANARIES = 500  # by default
+CANARIES = 500  # default number
 RELEASES = "releases"
 _LEAST = 10
 _MOST = 100_000

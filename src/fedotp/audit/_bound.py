@@ -20,7 +20,7 @@ from fedotp._values import require
 
 _LEAST_GUESSES = 16  # fewer cannot refute much: 16 of 16 are an epsilon of 1.4
 _MOST_CANDIDATES = 5
-_STEPS = 50  # of the bisection
+_STEPS = 50  # bisection steps
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

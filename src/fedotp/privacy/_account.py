@@ -120,7 +120,7 @@ def _divergences(noise: float, rate: float) -> tuple[Any, Any, Any]:
         from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, rdp
     except ImportError as error:
         raise FedotpError("privacy accounting requires dp-accounting: pip install 'fedotp[privacy]'") from error
-    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # by nothing
+    accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # zero-out
     release = GaussianDpEvent(noise)
     with _without_warnings():
         accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))

@@ -64,7 +64,7 @@ class _Group:
 
 
 class Canaries:
-    """The canaries of a federation, some for each of its clients."""
+    """The canaries of a federation, by client."""
 
     def __init__(
         self, n: int, clients: Ints, privacy: PrivacySettings, draws: Callable[[int], np.random.Generator]

@@ -205,7 +205,7 @@ class SuperNode:
         if self._link.seconds > self._silence:
             log.warning("no answer from %s for %.0f s; reconnecting", self._server, self._silence)
             return True
-        if self._polls.seconds > _PATIENT * self._silence:  # a large message on a slow link takes long
+        if self._polls.seconds > _PATIENT * self._silence:  # large messages on a slow link take longer
             log.warning("no request reached %s for %.0f s; reconnecting", self._server, self._polls.seconds)
             return True
         return False

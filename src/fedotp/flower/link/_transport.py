@@ -78,7 +78,7 @@ class Transport:
         came = self.online()
         waiting = self.send(asked.values())
         answers: dict[int, Message] = {}
-        lost: dict[int, float] = {}  # nodes, and when they were lost
+        lost: dict[int, float] = {}  # times of disconnection, by node
         now = time.monotonic()
         end, look_around = now + timeout, now + _LOOK_AROUND
         while (waiting or lost) and now < end:

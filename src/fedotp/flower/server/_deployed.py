@@ -149,7 +149,7 @@ class Deployed(Observer):
             ended = {"ended_the_run": True} if self._is_out_of_budget else {}
             facts["privacy"] = {**self._privacy.facts(), **ended}
         if isinstance(self._privacy, Mechanism):
-            return facts  # all sites weigh alike
+            return facts  # all sites have the same weight
         return {
             **facts,
             "weights": {m.name: min(m.agreed, most) for m in members},

@@ -170,7 +170,7 @@ class Registry:
         if known is None:
             known = Member("")
             self.newcomers.append(known)
-        if known.came != came:  # new, or restarted: it may have other images now
+        if known.came != came:  # new, or restarted: its images may have changed
             known.gone = time.monotonic() if known.came else known.gone
             known.node, known.came, known.state = node, came, State.UNKNOWN
         return known

@@ -155,7 +155,7 @@ class Site:
     def _prepared(self, agreement: Agreement, number: int) -> "_Work":
         """Return the prepared client for this agreement, made on first use."""
         if self._work is None or self._work[:2] != (agreement.digest, number):
-            self._work = None  # free the memory of the last one first
+            self._work = None  # free the memory of the previous agreement first
             self._work = agreement.digest, number, self._prepare(agreement, number)
         return self._work[2]
 
@@ -243,7 +243,7 @@ class _Work:
     def recall(self, accepted: int) -> None:
         """Restore the private parameters after round `accepted`."""
         kept = self.clients.kept
-        kept.slot[_ONLY] = -1  # the initial ones
+        kept.slot[_ONLY] = -1  # the initial parameters
         if not accepted or not kept.layout:
             return
         params = self.private.after(accepted)
