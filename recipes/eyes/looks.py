@@ -52,7 +52,9 @@ def looks(run: RunDirectory, masks: Path, mass: float) -> dict[str, float]:
         cosines = plain[..., 0].double().cpu().numpy()
         for i, row in enumerate(images.rows):
             animal = animal_share(masks / f"{Path(test.name(int(row))).stem}.png", grid).reshape(-1)
-            lies = [100 * float(plan[i, :, n] @ animal - animal.mean()) for plan in plans for n in range(plan.shape[-1])]
+            lies = [
+                100 * float(plan[i, :, n] @ animal - animal.mean()) for plan in plans for n in range(plan.shape[-1])
+            ]
             inside = float(cosines[i] @ animal / max(animal.sum(), 1e-9))
             outside = float(cosines[i] @ (1 - animal) / max((1 - animal).sum(), 1e-9))
             found.append([*lies[:3], inside, outside, 100 * float(animal.mean())])
@@ -73,7 +75,9 @@ def main() -> None:
         *name, split, seed = path.name.split(",")
         if (mass := RUNS.get(",".join(name))) is not None:
             numbers = looks(RunDirectory(path), given.masks, mass)
-            lines.append({"mass": mass, "split": split.removeprefix("split="), "seed": seed.removeprefix("seed=")} | numbers)
+            lines.append(
+                {"mass": mass, "split": split.removeprefix("split="), "seed": seed.removeprefix("seed=")} | numbers
+            )
             print(lines[-1], flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     with given.out.open("w", newline="") as file:
