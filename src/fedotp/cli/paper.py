@@ -160,7 +160,7 @@ def _print_blocks(result: "Result") -> None:
     titles = result.titles if console.width >= _WIDE else result.titles[:_NARROW]
     for block in result.blocks:
         console.print(cell(block.title, "bold"))
-        shown = listing("", *titles, right=[title for title in titles if title != "in words"])
+        shown = listing("", *titles, right=[title for title in titles if title != "verdict"])
         for number, row in enumerate(result.rows(block)):
             style = "" if number < len(block.lines) else "dim"
             shown.add_row(*(cell(text, style) for text in row[: 1 + len(titles)]))

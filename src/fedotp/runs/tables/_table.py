@@ -40,10 +40,10 @@ Group = Sequence[Outcome]
 """Outcomes that differ only in split and seed."""
 _CONTROL = "control: "
 _NOTE = (
-    "Accuracy: mean over clients after the last round; balanced: also over the classes of a client; with prior: with the "
-    "logarithm of the client's class frequencies added to its logits; best: of the round with the highest accuracy "
-    "(chosen on the test images); last 5: mean over the last five rounds. All are means over runs, ± the sample "
-    "standard deviation."
+    "Accuracy: mean over clients after the last round; balanced: also over the classes of a client; with prior: after "
+    "adding the logarithm of the client's class frequencies to its logits; best: of the round with the highest "
+    "accuracy (chosen on the test images); last 5: mean over the last five rounds. All are means over runs, ± the "
+    "sample standard deviation."
 )
 
 
