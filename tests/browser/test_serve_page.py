@@ -106,7 +106,7 @@ def test_the_slider_changes_plan_and_prediction_but_not_similarity(
 
 def test_the_dial_goes_from_global_to_local(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
-    assert opened.locator("#between button").inner_text() == "as trained: 0.5"
+    assert opened.locator("#between button").inner_text() == "reset to 0.5"
     opened.focus("#dial")
     for key, dial in (("Home", 0.0), ("End", 1.0)):
         answered(opened, lambda key=key: opened.keyboard.press(key))
@@ -122,7 +122,7 @@ def test_class_frequencies_count_as_much_as_the_slider_says(opened: "Page", run:
     assert classifier.prior is not None
     counts = classifier.prior.counts
     said = opened.locator("#frequencies").inner_text()
-    assert said.startswith(f"Among the {counts.sum():.0f} training images of client-0: ")
+    assert said.startswith(f"Frequencies in the {counts.sum():.0f} training images of client-0: ")
     for name, count in zip(classifier.classes, counts, strict=True):
         assert (f"{name} {100 * count / counts.sum():.1f} %" in said) == (count > 0)
 
@@ -199,7 +199,7 @@ def test_a_bad_upload_on_a_phone_says_why_and_removes_the_last_answer(
     with open(tmp_path / "large.png", "wb") as file:
         file.truncate(64_000_001)
     lenient.set_input_files("#file", tmp_path / "large.png")
-    expect(lenient.locator("#error")).to_have_text("large.png has 64.0 MB; at most 64 MB are taken.")
+    expect(lenient.locator("#error")).to_have_text("large.png has 64.0 MB; the limit is 64 MB.")
 
 
 def test_test_images_of_the_client_and_the_keyboard(opened: "Page", run: RunDirectory) -> None:
@@ -220,7 +220,7 @@ def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
         upload(page, tmp_path / "data" / "day" / "red" / "0.png")
         expect(page.locator("#amount")).to_be_hidden()
         expect(page.locator("#between")).to_be_hidden()
-        expect(page.locator("#whole")).to_contain_text("PromptFL compares the image as a whole")
+        expect(page.locator("#whole")).to_contain_text("PromptFL compares the whole image")
         assert page.locator("canvas[data-map]").count() == 1
         page.goto("about:blank")
 

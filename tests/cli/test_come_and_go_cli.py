@@ -35,7 +35,7 @@ def test_a_new_client_is_fitted_and_the_run_stays_as_it_is(
     }
     again = fedotp("join", "here", "--data", new)
     assert again.status == 2
-    assert again.err == "error: here/joined/new-site exists already; choose another --name\n"
+    assert again.err == "error: here/joined/new-site already exists; choose another --name\n"
 
 
 def test_a_new_client_of_a_closed_form_has_weights_of_its_own(made: Path, place: Path, fedotp: Fedotp) -> None:

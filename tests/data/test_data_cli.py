@@ -75,8 +75,8 @@ def test_check_reports_broken_files_and_duplicates(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "train/a/0.png", tmp_path / "train/b/0.png")
     result = run("check", tmp_path, "--workers", 1)
     same = f"{tmp_path / 'train/b/0.png'} = {tmp_path / 'train/a/0.png'}"
-    assert f"there twice: {same}" in result.output
-    assert f"under two labels: {same}" in result.output
+    assert f"duplicate: {same}" in result.output
+    assert f"two labels: {same}" in result.output
 
 
 def test_partition_saves_prints_and_draws(office: Path, tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
         "site site-2 announces 1000000000 training images and counts with 22, "
         "10 times the median or as much as all others (--max-images, --max-times)"
     ) in lines.text
-    assert gather(run)["warnings"] == ["Site site-2 announced 1,000,000,000 training images and counts with 22."]
+    assert gather(run)["warnings"] == [
+        "Site site-2 reported 1,000,000,000 training images; its weight was limited to 22."
+    ]
 
 
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     assert list(record["shortened"]) == ["site-2"]
     assert run.summary["shortened"] == {"site-2": 1}
     assert "round 1, site site-2: its update moves the prompt by 50 and is shortened to" in lines.text
-    assert gather(run)["warnings"] == ["1 update of site site-2 went much further than the others and was shortened."]
+    assert gather(run)["warnings"] == ["1 update of site site-2 was clipped: much larger than those of other sites."]
 
 
 def test_the_limits_are_in_the_command_that_goes_on() -> None:

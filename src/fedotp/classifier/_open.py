@@ -103,7 +103,7 @@ def _choose(client: str | None, names: Sequence[str], where: str) -> str:
         return names[0]
     if client is not None and client in names:
         return client
-    what = "give the name of a client (--client)" if client is None else f"{where} has no client {client!r}"
+    what = "give the name of a client with --client" if client is None else f"{where} has no client {client!r}"
     near = difflib.get_close_matches(client or "", names, n=3)
     if near:
         raise FedotpError(f"{what}; did you mean {' or '.join(near)}?")

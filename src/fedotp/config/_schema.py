@@ -84,7 +84,7 @@ def method_named(name: object) -> type[Method]:
     """Look up a method."""
     method = find_method(name) if isinstance(name, str) else None
     if method is None:
-        choices = (*method_names(), "your own with --import FILE.py")
+        choices = (*method_names(), "one of your own with --import FILE.py")
         raise SettingError("method.name", show(name), one_of(choices, name))
     return method
 
