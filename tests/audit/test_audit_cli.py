@@ -69,7 +69,7 @@ def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.Mon
 def test_a_run_is_probed(made: Path) -> None:
     done = command("audit", made / "plain", "--probe")
     assert done.status == 0, done.err
-    assert all(said in done.out for said in ("global", "zero-shot CLIP", "at least"))
+    assert all(said in done.out for said in ("global", "zero-shot CLIP", "lower bound"))
     kept = RunDirectory.open(made / "plain").finding("probe")
     assert [(one["target"], one["score"]) for one in kept["attacks"]] == [
         (target, score) for target in ("personal", "global") for score in ("loss", "learned")
@@ -82,7 +82,7 @@ def test_a_run_is_probed(made: Path) -> None:
     [
         ("private --set seed=1", "with --out"),
         ("data", "is not a run"),
-        ("private --probe --kind images", "--kind: not with --probe"),
+        ("private --probe --kind images", "--kind: unsupported with --probe"),
         ("nowhere --probe", "--probe needs the directory of a run, got nowhere"),
     ],
 )

@@ -226,7 +226,7 @@ def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
 
 
 def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
-    """A set at the coverage chosen, a flag on a stranger, and no promise for another mass."""
+    """A set at the coverage chosen, a flag on a stranger, and no set for another mass."""
     Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")
     own = tmp_path / "own"
     pictures = sorted(Path(run.config.data.dataset).rglob("*.png"))
@@ -248,10 +248,10 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
             (names,) = classifier.predict(image, coverage=float(coverage)).sets
             assert page.locator("#set li").all_inner_texts() == names
         assert page.locator("#coverage option:disabled").all_inner_texts() == ["99 %, needs 99 images"]
-        expect(page.locator("#promise")).to_have_text("Promised for images like the 40 that calibrated this client.")
+        expect(page.locator("#promise")).to_have_text("Valid for images like the 40 calibration images of this client.")
         page.focus("#mass")
         answered(page, lambda: page.keyboard.press("Home"))
-        expect(page.locator("#promise")).to_contain_text("as it was calibrated only")
+        expect(page.locator("#promise")).to_contain_text("only for the classifier as calibrated")
         expect(page.locator("#coverage")).to_be_hidden()
         answered(page, page.locator("#amount button").click)
         upload(page, tmp_path / "noise.png")

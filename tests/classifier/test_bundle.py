@@ -199,7 +199,7 @@ TAMPERED: list[tuple[Callable[[Path], None], str]] = [
     (facts_changed(lambda f: f["method"].update(n_shared=10**15)), "there must be from 1 to 256 prompts"),
     (facts_changed(lambda f: f["prompt"].update(n_ctx=3)), "expected tensors"),
     (facts_changed(lambda f: f["prompt"].update(n_ctx=10**15)), "n_ctx = 1000000000000000: must be from 1 to 1000"),
-    (facts_changed(lambda f: f["prompt"].update(n_ctx=1000)), "must be at most 77, as in the text tower"),
+    (facts_changed(lambda f: f["prompt"].update(n_ctx=1000)), "must be at most 77, the context length"),
     (facts_changed(lambda f: f.update(method=[])), "method is a section"),
     (facts_changed(lambda f: f.update(backbone="mini")), "backbone must be an object"),
     (facts_changed(lambda f: f["backbone"].update(digest="0" * 64)), "give the original weights"),

@@ -80,7 +80,9 @@ def test_clients_are_found_by_name(made: Made) -> None:
         fedotp.load(path)
     with pytest.raises(FedotpError, match=r"nowhere is neither a run nor a bundle: .* see `fedotp run`"):
         fedotp.load("nowhere")
-    with pytest.raises(FedotpError, match=r"runs is neither a run nor a bundle: .*; runs in it are .*runs/fedotp"):
+    with pytest.raises(
+        FedotpError, match=r"runs is neither a run nor a bundle: .*; it contains the runs .*runs/fedotp"
+    ):
         fedotp.load(path.parent)
 
 

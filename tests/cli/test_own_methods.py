@@ -209,7 +209,7 @@ def test_a_package_brings_a_method(package: Path, place: Path, fedotp: Fedotp, m
     monkeypatch.delitem(sys.modules, "a_package")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(package)])
     gone = fedotp("evaluate", config.parent)
-    assert gone.err.endswith("the method moored_entry is not here; install a-package 1.5, which it came with\n")
+    assert gone.err.endswith("unknown method moored_entry; install a-package 1.5, which defines it\n")
 
 
 def test_a_broken_package_is_one_line(package: Path, place: Path, fedotp: Fedotp) -> None:

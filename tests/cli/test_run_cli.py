@@ -150,7 +150,7 @@ def test_ctrl_c_ends_the_round_and_the_resumed_run_is_the_same(place: Path, fedo
     ]
     listed = fedotp("runs", "list", ".").out.splitlines()
     assert listed[1].split()[1:3] == ["stopped", f"{last['round']}/80"]
-    assert fedotp("runs", "show", "here").out.endswith("\ngo on  fedotp run --resume here\n")
+    assert fedotp("runs", "show", "here").out.endswith("\ncontinue  fedotp run --resume here\n")
 
     assert fedotp("run", "--resume", "here", "--quiet").status == 0
     never = run(load_config("tiny.toml").override([words[2], words[4]]), "never-stopped")

@@ -156,7 +156,7 @@ def test_files_that_are_not_configurations(tmp_path: Path) -> None:
     path.write_bytes(b'[data]\ndataset = "caf\xe9"\n')
     with pytest.raises(FedotpError, match=r"latin\.toml: not UTF-8 text; a configuration must be a TOML file$"):
         Config.read(path)
-    with pytest.raises(FedotpError, match=r": cannot be read \(Is a directory\)$"):
+    with pytest.raises(FedotpError, match=r"^cannot read .*: Is a directory$"):
         Config.read(tmp_path)
 
 
@@ -164,7 +164,7 @@ def test_files_and_presets_that_are_not_there(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FedotpError, match=r"^mine\.toml: no such file$"):
         load_config("mine.toml")
-    with pytest.raises(FedotpError, match=r"^demo\.toml: no such file; for the preset say demo$"):
+    with pytest.raises(FedotpError, match=r"^demo\.toml: no such file; did you mean the preset demo\?$"):
         load_config("demo.toml")
     with pytest.raises(FedotpError, match=r"^unknown preset 'fewshot-pet'; did you mean 'fewshot-pets'\? \(demo, "):
         load_config("fewshot-pet")

@@ -99,7 +99,7 @@ def test_the_same_command_again_runs_nothing_and_other_settings_are_refused(toy:
     again = run(toy, out)
     assert again.status == 0
     assert again.out == done.out
-    assert "6 runs, 6 of them complete already" in again.err
+    assert "6 runs, 6 already complete" in again.err
     mixed = run(toy, out, "--set", "optimizer.lr=0.5")
     assert mixed.status == 2
     assert "optimizer.lr is 0.001 there, 0.5 here" in mixed.err

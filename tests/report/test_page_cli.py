@@ -68,11 +68,11 @@ def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases = {
         ("nowhere",): "nowhere is not a run: it has no config.toml; list runs with `fedotp runs list`",
-        ("empty",): "no runs in empty; `fedotp run` makes one",
+        ("empty",): "no runs in empty; create one with `fedotp run`",
         ("a", "--out", "mine.html"): "mine.html exists and is not a report; choose another --out",
         ("a", "--out", "empty"): "empty exists and is not a report; choose another --out",
         ("damaged", "--no-analysis"): (
-            "damaged/metrics.jsonl, line 1 is damaged: "
+            "damaged/metrics.jsonl, line 1 is corrupt: "
             "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
         ),
     }

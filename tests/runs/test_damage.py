@@ -92,12 +92,12 @@ def without_checksum(run: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (flip_prompts, r"private.bin: what client \d keeps is corrupt"),
+        (flip_prompts, r"private.bin: what client \d keeps is damaged"),
         (lambda run: run.kept.unlink(), r"cannot read .*private.bin"),
         (cut("state/checkpoint.safetensors", 0), r"checkpoint .*checkpoint.safetensors"),
         (cut("state/checkpoint.safetensors", 9), r"checkpoint .*checkpoint.safetensors"),
         (cut("state/checkpoint.safetensors", 500), r"checkpoint .*checkpoint.safetensors"),
-        (lambda run: flip(run.checkpoint, -10), r"checkpoint.safetensors is corrupt"),
+        (lambda run: flip(run.checkpoint, -10), r"checkpoint.safetensors is damaged"),
         (cut("metrics.jsonl", 100), r"metrics.jsonl is truncated: expected at least \d+ bytes, got 100"),
         (cut("partition.json", 100), "partition.json"),
         (cut("manifest.json", 100), "manifest.json"),
@@ -119,7 +119,7 @@ def test_an_edited_configuration_is_refused_by_the_key_that_changed(stopped: Run
     path = stopped.path / "config.toml"
     edit(path, "rounds = 3\n", "rounds = 4\n")
     refused(stopped, r"config.toml was edited: federation.rounds was 3 and is now 4; restore it")
-    with pytest.raises(FedotpError, match=r"was edited: federation.rounds is 4"):
+    with pytest.raises(FedotpError, match=r"was edited: federation.rounds was 3 and is now 4"):
         fedotp.evaluate_run(stopped.path)
     edit(path, "rounds = 4\n", "rounds = 3\n")
     assert fedotp.resume(stopped.path).is_complete
@@ -241,7 +241,7 @@ def test_the_lock_holds_between_processes(stopped: RunDirectory) -> None:
 
 def test_an_existing_directory_is_never_overwritten(inputs: Path, stopped: RunDirectory, tmp_path: Path) -> None:
     before = snapshot(stopped.path)
-    with pytest.raises(FedotpError, match=r"exists already; resume it with .*choose another"):
+    with pytest.raises(FedotpError, match=r"already exists; resume it with .*choose another"):
         fedotp.run(make_config(inputs), stopped.path)
     assert snapshot(stopped.path) == before
     (tmp_path / "other").mkdir()

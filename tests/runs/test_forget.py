@@ -104,10 +104,10 @@ def test_a_certificate_says_what_was_done_and_does_not_hold_of_another_run(
     copied = shutil.copytree(whole.path, tmp_path / "copied")
     shutil.copy(left.path / "forgotten.json", copied)
     _, wrong = check_certificate(copied)
-    assert any("state is not the certified one" in line for line in wrong)
+    assert any("mismatch with the certificate: state" in line for line in wrong)
     assert any("state: a private prompt" in line for line in wrong)
     _, wrong = check_certificate(left.path, whole.path)
-    assert f"{whole.path}: its state is another" in wrong
+    assert f"{whole.path}: mismatch with the certificate: state" in wrong
 
     content = json.loads((copied / "forgotten.json").read_text())
     (copied / "forgotten.json").write_text(json.dumps({**content, "forgotten": ["client-0"]}))
@@ -146,12 +146,12 @@ def test_what_was_interrupted_goes_on(whole: RunDirectory, left: RunDirectory, t
     again, certificate = forget(whole.path, AWAY, tmp_path / "out")
     assert certificate is not None
     assert digests_of(again) == digests_of(left)
-    with pytest.raises(FedotpError, match=r"holds another run: federation\.without differs"):
+    with pytest.raises(FedotpError, match=r"is another run: federation\.without differs"):
         forget(whole.path, AWAY[:1], tmp_path / "out")
 
 
 def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="--client stranger: is not in this run; there are client-0, "):
+    with pytest.raises(FedotpError, match="--client stranger: is not in this run; its clients are client-0, "):
         forget(whole.path, ["stranger"])
     with pytest.raises(FedotpError, match=r"--client client3: is not in this run; did you mean client-3\?$"):
         forget(whole.path, ["client3"])
@@ -184,7 +184,7 @@ def test_other_data_than_the_run_had_are_refused(
     assert certificate["after"]["digests"] == digests_of(left)
     some, other = sorted(data.rglob("*.png"))[:2]
     some.write_bytes(other.read_bytes())
-    with pytest.raises(FedotpError, match="the run began with data"):
+    with pytest.raises(FedotpError, match="data changed since the run started"):
         forget(moved.path, AWAY, tmp_path / "changed")
     assert not (tmp_path / "changed").exists()
 
@@ -239,7 +239,7 @@ def test_sums_are_corrected_by_a_subtraction(sums: RunDirectory, away: tuple[str
         assert line["images"] == sum(len(sums.partition.clients[i].train) for i in numbers)
         assert check_certificate(run.path, sums.path)[1] == [
             f"{sums.path}: its state differs by more than 1e-10",
-            f"{sums.path}: its configuration is another",
+            f"{sums.path}: mismatch with the certificate: configuration",
         ]
 
 

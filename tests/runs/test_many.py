@@ -226,7 +226,7 @@ def test_differences_between_rows_are_put_in_words(tmp_path: Path) -> None:
     assert near.is_above  # alone it would be
     assert near.p == pytest.approx(scipy.stats.ttest_1samp([0.01, 0.03, 0.02, 0.04], 0).pvalue)
     assert "over 4 splits" in table.differences.note
-    assert "all 3 (Holm)" in table.differences.note
+    assert "for 3 (Holm)" in table.differences.note
 
 
 def test_runs_on_other_data_are_no_pairs(tmp_path: Path) -> None:

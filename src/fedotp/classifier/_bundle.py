@@ -264,7 +264,7 @@ class Bundle:
         most = math.inf if task.in_feature_space else task.clip.text.context_length
         if task.prompt.n_ctx > most:
             raise FedotpError(
-                f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: must be at most {most}, as in the text tower"
+                f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: must be at most {most}, the context length"
             )
         n = len(prompt_lengths(self._config.method, task))
         if n != n_prompts:

@@ -177,9 +177,9 @@ def _print_probe(found: "Probe") -> None:
         rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
         table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
     Console().print(table)
-    print(f"learned: reduction of the loss from zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")
+    print(f"learned: reduction of the loss against zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")
     if (most := found.allowed) is not None:
-        print(f"at most: average limit of any attack at the accountant's epsilon of {most.epsilon:.3g}")
+        print(f"at most: average limit of any attack by the accountant, epsilon {most.epsilon:.3g}")
     print(_verdict(found))
 
 

@@ -255,7 +255,7 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
         sites: list[str] = certificate["forgotten"]
         if not (isinstance(sites, list) and sites and all(isinstance(site, str) for site in sites)):
             raise FedotpError(f"{path} is invalid: its list of forgotten clients must contain names")
-        wrong = [f"{run.path}: its {part} is not the certified one" for part in _differing(named, digests_of(run))]
+        wrong = [f"{run.path}: mismatch with the certificate: {part}" for part in _differing(named, digests_of(run))]
         if certificate["before"]["digests"]["state"] == named["state"]:
             wrong.append(f"{run.path}: the states before and after are the same: nothing was removed")
         wrong += [f"{run.path} contains traces of {', '.join(sites)}: {where}" for where in traces(run, sites)]
@@ -265,7 +265,7 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
         if certificate.get("by") == "subtraction":  # all other parts follow from these
             named, other = ({part: of[part] for part in _INPUTS} for of in (named, other))
             wrong += [] if is_close(run, never) else [f"{against}: its state differs by more than {CLOSE:g}"]
-        wrong += [f"{against}: its {part} differs" for part in _differing(named, other)]
+        wrong += [f"{against}: mismatch with the certificate: {part}" for part in _differing(named, other)]
     return certificate, wrong
 
 

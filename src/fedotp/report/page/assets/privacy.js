@@ -2,7 +2,7 @@
 
 const LOOKED_AT = { releases: 'every release', global: 'the shared prompt', personal: 'clients’ own classifiers' };
 const TARGETS = { global: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'limit by the accountant' };
-const ATTACKS = { loss: 'loss', learned: 'reduction of the loss from zero-shot CLIP' };
+const ATTACKS = { loss: 'loss', learned: 'reduction of the loss against zero-shot CLIP' };
 const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'no guarantee');
 const interval = ([value, ...ends], digits, unit = 1) => {
   const [first, ...others] = [value, ...ends].map((number) => (unit * number).toFixed(digits));
