@@ -77,6 +77,7 @@ def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, 
     upload(opened, image)
     assert shown(opened) == predicted(run, "client-0", image)
     assert opened.locator("#name").inner_text() == "1.png"
+    expect(opened.locator("#another")).to_be_visible()
     assert opened.evaluate("document.querySelector('#picture').naturalWidth") == 32
     expect(opened.locator("#best button").first).to_have_attribute("aria-pressed", "true")
     assert opened.locator("canvas[data-map]").count() == 4

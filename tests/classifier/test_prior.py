@@ -123,9 +123,7 @@ def test_a_client_that_joined_has_its_own(made: Made, tmp_path: Path) -> None:
     )
     assert right.mean() == result["after"]["accuracy"]
     (tmp_path / "run" / "joined" / "site" / "result.json").write_text('{"prior": {"strength": 1}}')
-    with pytest.raises(
-        FedotpError, match=r"result.json: a prior must have strength, smoothing, counts, given, got strength"
-    ):
+    with pytest.raises(FedotpError, match=r"result.json: a prior must have strength, .*given, got strength"):
         fedotp.load(tmp_path / "run", "site")
 
 

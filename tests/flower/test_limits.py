@@ -64,9 +64,8 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
         "site site-2 announces 1000000000 training images and counts with 22, "
         "10 times the median or as much as all others (--max-images, --max-times)"
     ) in lines.text
-    assert gather(run)["warnings"] == [
-        "Site site-2 reported 1,000,000,000 training images; its weight was limited to 22."
-    ]
+    warning = "Site site-2 reported 1,000,000,000 training images; its weight was limited to 22."
+    assert gather(run)["warnings"] == [warning]
 
 
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:

@@ -155,9 +155,7 @@ def test_what_cannot_be_replayed_is_refused(whole: RunDirectory, left: RunDirect
         forget(whole.path, ["stranger"])
     with pytest.raises(FedotpError, match=r"--client client3: is not in this run; did you mean client-3\?$"):
         forget(whole.path, ["client3"])
-    with pytest.raises(
-        FedotpError, match="is already excluded from this run; its clients are client-0, client-2, client-4"
-    ):
+    with pytest.raises(FedotpError, match="is already excluded from this run; its clients are client-0, client-2"):
         forget(left.path, AWAY[:1])
     with pytest.raises(FedotpError, match="these are all 5 clients"):
         forget(whole.path, whole.manifest["clients"])

@@ -67,9 +67,9 @@ def common_columns() -> tuple[Column, ...]:
         Column("last_five", "last 5 %", percent),
         Column("worst_decile", "worst decile %", percent),
         *others,
-        Column("lr", "lr", "{:g}".format, better=None, if_wide=True),
-        Column("bytes", "sent", n_bytes, better=None, if_wide=True),
-        Column("seconds", "seconds", "{:.1f}".format, better=None, if_wide=True),
+        Column("lr", "learning rate", "{:g}".format, better=None, if_wide=True),
+        Column("bytes", "traffic", n_bytes, better=None, if_wide=True),
+        Column("seconds", "training seconds", "{:.1f}".format, better=None, if_wide=True),
     )
 
 
