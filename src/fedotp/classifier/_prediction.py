@@ -57,7 +57,7 @@ class Prediction:
 
     @property
     def unlike(self) -> NDArray[np.bool_]:
-        """True for images (n,) unlike the site's calibration images; at most 5 % of its own are, too."""
+        """True for images (n,) flagged as unlike the site's; at most 5 % of its own images are flagged."""
         if self.p_values is None:
             return np.zeros(len(self.probabilities), bool)
         return self.p_values <= FLAGGED

@@ -64,7 +64,7 @@ class ClassPrior:
     # As JSON -----------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON and `from_dict`."""
+        """Return a JSON-ready dictionary for `from_dict`."""
         return {key: getattr(self, key) for key in _KEYS} | {"counts": self.counts.tolist()}
 
     @classmethod

@@ -154,6 +154,6 @@ def main() -> None:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(TRY_AGAIN if isinstance(error, TransientError) else 2)
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # an orderly exit takes seconds, in which one more Ctrl-C would print a traceback
+        if end.code == INTERRUPTED:  # an orderly exit takes seconds, in which another Ctrl-C would print a traceback
             end_at_once(INTERRUPTED)
         raise

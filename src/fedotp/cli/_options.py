@@ -15,7 +15,7 @@ from fedotp._files import parse_json
 from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.config import Config
     from fedotp.runs.directory import RunDirectory
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from fedotp._system import keep_freed
 from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, listing, print_checks, print_paths
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome, Trial
     from fedotp.runs.tables import Table
 

@@ -10,7 +10,7 @@ from fedotp._text import percent, printable
 from fedotp.cli._options import SOURCE, JsonOption, QuietOption, SetOption, SourceArgument
 from fedotp.cli.show import cell, command, listing, print_paths
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.advice import Advice
 
 app = typer.Typer()

@@ -14,7 +14,7 @@ from fedotp.cli._options import DEVICE, SOURCE, BackboneOption, DeviceOption, Js
 from fedotp.cli.show import SOME_FAILED, cell, facts, listing, print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.audit import Audit, Estimate, Probe
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.watch import Observer

@@ -12,7 +12,7 @@ from fedotp.cli import _options
 from fedotp.errors import FedotpError
 from fedotp.flower.site import SiteSettings
 
-if TYPE_CHECKING:  # it imports much, which `--help` need not wait for
+if TYPE_CHECKING:  # importing it is slow, too slow for `--help`
     from fedotp.flower.keys import SiteKeys
 
 app = typer.Typer()

@@ -13,7 +13,7 @@ from fedotp.cli._trials import run_trials
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome
 
 app = typer.Typer()

@@ -10,7 +10,7 @@ from fedotp.cli._options import ClientsOption, QuietOption
 from fedotp.cli.show import INTERRUPTED, SOME_FAILED, command, facts, print_paths
 from fedotp.errors import FedotpError, listed
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()

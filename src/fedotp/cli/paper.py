@@ -12,7 +12,7 @@ from fedotp.cli._trials import execute, require_complete
 from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.paper import Entry, Made, Missing, Result
 
 app = typer.Typer(help="The paper's tables and figures: list, run, show.", no_args_is_help=True)

@@ -30,7 +30,7 @@ from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, P
 from fedotp.cli.show import SOME_FAILED
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from PIL.Image import Image
 
     from fedotp.classifier import Classifier

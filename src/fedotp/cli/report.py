@@ -11,7 +11,7 @@ from fedotp.cli._options import QuietOption, RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.report.page import Analysed
     from fedotp.runs.directory import RunDirectory
 

@@ -36,7 +36,7 @@ from fedotp.cli.show import (
 )
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.config import Config
     from fedotp.data.partition import Partition
     from fedotp.federation.testing import View

@@ -13,7 +13,7 @@ from fedotp.cli._options import RunArgument
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_views, print_wide
 from fedotp.errors import FedotpError, listed
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer(help="Runs: list, show.", no_args_is_help=True)

@@ -13,7 +13,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()

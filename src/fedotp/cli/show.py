@@ -14,7 +14,7 @@ from rich.text import Text
 from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.limits import Calibration
     from fedotp.runs.directory import RunDirectory
 
@@ -186,7 +186,7 @@ _MEANS = (
 
 
 def print_views(numbers: Mapping[str, Any]) -> None:
-    """Print `views` of a summary, or of an evaluation in the shape of one, and the impossible ones."""
+    """Print the views of a summary, or of an evaluation in that shape, and the impossible views."""
     from fedotp._text import percent
 
     views: Sequence[Mapping[str, Any]] = numbers.get("views", ())

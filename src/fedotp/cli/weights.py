@@ -7,7 +7,7 @@ import typer
 
 from fedotp.cli._options import Precision
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.clip import CLIP
 
 app = typer.Typer(help="Fetch, inspect and convert CLIP checkpoints.", no_args_is_help=True)

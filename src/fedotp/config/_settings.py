@@ -85,7 +85,7 @@ class DataSettings:
             )
 
     def window_of(self, site: str | None) -> str:
-        """Return the window of a site or domain; None stands for images of several."""
+        """Return the window of a site or domain; None is for images of several sites."""
         return self.site_windows.get(site or "", self.window)
 
     @property

@@ -124,7 +124,7 @@ class Calibration:
     # As JSON -----------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON and `from_dict`."""
+        """Return a JSON-ready dictionary for `from_dict`."""
         numbers = (self.conformity, self.outlying, self.statistics.centre, self.statistics.spread)
         prior = {} if self.log_prior is None else {_PRIOR: self.log_prior.tolist()}
         return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True)) | prior

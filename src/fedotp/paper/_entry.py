@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fedotp.errors import FedotpError, listed
 
-if TYPE_CHECKING:  # torch takes a second to import, which completion need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for completion
     from fedotp.config import Config
 
 Drawing = Literal["against shots", "curves", "similarity", "maps", "tsne", "partition"]

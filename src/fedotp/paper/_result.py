@@ -128,7 +128,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
 
 
 def _summaries(group: Sequence[Outcome]) -> dict[Pair, dict[str, Any]]:
-    """The summaries of those that are complete, by split and seed."""
+    """Return the summaries of complete outcomes, by split and seed."""
     return {
         (outcome.trial.config.partition.seed, outcome.trial.config.seed): outcome.directory.summary
         for outcome in group
@@ -142,7 +142,7 @@ def _numbers(summaries: dict[Pair, dict[str, Any]], key: str) -> dict[Pair, floa
 
 
 def _spread(entry: Entry, ours: dict[Pair, float], summaries: list[dict[str, Any]], key: str) -> float | None:
-    """What stands behind our ±: as in the paper over a domain's clients, or else over runs."""
+    """Return our deviation (±): over a domain's clients as in the paper, else over runs."""
     if entry.spread != "clients":
         return statistics.stdev(ours.values()) if len(ours) > 1 else None
     domain = key.removeprefix("accuracy_")

@@ -70,7 +70,7 @@ class Analysis:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, numbers rounded to four significant digits."""
+        """Return a JSON-ready dictionary, numbers rounded to four significant digits."""
         return {
             "sites": [asdict(site) for site in self.sites],
             "maps": [_map(shown) for shown in self.maps],

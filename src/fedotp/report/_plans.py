@@ -94,7 +94,7 @@ class PlanStatistics:
     n_clients: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return a JSON-ready dictionary."""
         return {**{key: rounded(value) for key, value in vars(self).items()}, "uniform_entropy": 1.0}
 
     def plot(self, title: str = "") -> "Figure":

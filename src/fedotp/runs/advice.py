@@ -51,7 +51,7 @@ CHOICES = {
 }
 """Possible recommendations, simplest first."""
 
-_CHUNK = 256  # images read at once
+_CHUNK = 256  # images per batch
 _ROUNDING = 1e-9  # losses that differ by less are equal
 _RIDGE = PersonalRidge()
 
@@ -77,7 +77,7 @@ class SiteAdvice:
         return {gain: _difference(self.right[ours], self.right[theirs]) for gain, (ours, theirs) in GAINS.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON objects."""
+        """Return a JSON-ready dictionary."""
         gains = {gain: asdict(found) for gain, found in self.gains.items()}
         n_images = len(self.right[ALONE])
         return {"name": self.name, "images": n_images, "reg": self.reg, "accuracy": self.accuracy, "gains": gains}
@@ -143,7 +143,7 @@ class Advice:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON objects."""
+        """Return a JSON-ready dictionary."""
         return {
             "recommended": self.best,
             "settings": self.settings,

@@ -1,4 +1,4 @@
-"""The model behind the page: encodes images once, then predicts for any client, class, mass, dial and prior."""
+"""The model of the page: encodes images once, then predicts for any client, class, mass, dial and prior."""
 
 import io
 import secrets
@@ -78,7 +78,7 @@ class _Kept:
 
 
 class Model:
-    """The classifiers behind the page. One thread computes at a time."""
+    """The classifiers of the page; one thread computes at a time."""
 
     def __init__(self, classifiers: Classifiers, samples: Samples | None = None, *, with_frequencies: bool) -> None:
         """Make the first client's classifier, to raise errors before the page opens.

@@ -52,7 +52,7 @@ class _Worker:
             self.connection.send(group)
 
     def stop(self) -> None:
-        """End the process now."""
+        """Terminate the process."""
         self.process.terminate()
         self.process.join(_PATIENCE)
         self.process.kill()
