@@ -256,7 +256,7 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
         expect(page.locator("#coverage")).to_be_hidden()
         answered(page, page.locator("#amount button").click)
         upload(page, tmp_path / "noise.png")
-        expect(page.locator("#unlike")).to_have_text("Unlike the images this client was calibrated on (p = 0.048)")
+        expect(page.locator("#unlike")).to_have_text("Unlike the client's calibration images (p = 0.048)")
         page.goto("about:blank")
 
 

@@ -97,7 +97,7 @@ def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Pat
 def test_a_run_on_shuffled_labels_has_no_classifiers(made: Made, tmp_path: Path) -> None:
     """Nor has one on the authors' wrong labels or names: tests/runs/test_bridge_runs.py."""
     run(make_config(made.inputs, method={"name": "zeroshot"}, data={"labels": "shuffled"}), tmp_path / "run")
-    with pytest.raises(FedotpError, match=r"it is a control.* useless"):
+    with pytest.raises(FedotpError, match=r"it is a control.* unusable"):
         fedotp.load(tmp_path / "run", "client-1")
 
 

@@ -55,11 +55,11 @@ class RunClassifiers:
         self.run = RunDirectory.open(run)
         self._strength, self._frequencies = prior, frequencies
         if self.run.config.data.labels == "shuffled":
-            raise FedotpError(f"{run} was trained on shuffled labels: it is a control, its classifiers are useless")
+            raise FedotpError(f"{run} was trained on shuffled labels: it is a control, its classifiers are unusable")
         if wrong := self.run.config.authors.wrong_data:
             raise FedotpError(
                 f"{run} has authors.{wrong[0]} = true: it is for comparison with the authors' code, its classifiers "
-                "are useless"
+                "are unusable"
             )
         self._stored = StoredParameters.of(self.run)
         config, manifest = self.run.config, self.run.manifest

@@ -80,7 +80,7 @@ def prune(
     Examples: fedotp data cache prune --older-than 30, fedotp data cache prune --max-size 50 --yes
     """
     if everything == any(option is not None for option in (older_than, backbone, max_size)):
-        raise FedotpError("give --older-than, --backbone or --max-size to select tokens, or only --all for all of them")
+        raise FedotpError("select tokens with --older-than, --backbone or --max-size, or all of them with --all alone")
     chosen = tokens.select_stores(
         tokens.list_stores(store or tokens.default_store()),
         backbone=backbone or "",

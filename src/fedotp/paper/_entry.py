@@ -96,7 +96,7 @@ class Entry:
             wrong += [] if of_parts or of_methods else [word]
         if wrong:
             known = [*dict.fromkeys(part.dataset for part in self.parts), *self.methods]
-            raise FedotpError(f"--only {wrong[0]}: {self.called} has {listed(known)}")
+            raise FedotpError(f"--only {wrong[0]}: must be data sets or methods of {self.called}: {listed(known)}")
         kept = {row: method for row, method in self.methods.items() if not methods or row in methods}
         return replace(
             self,
