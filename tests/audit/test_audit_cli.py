@@ -62,14 +62,14 @@ def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("fedotp.privacy._clipping._scale", lambda length, _: torch.ones_like(length))
     done = command("audit", made / "private", "--canaries", 100, "--out", made / "broken.json")
     assert done.status == 1, done.out
-    assert "The promise is broken" in done.out
+    assert "The privacy guarantee is violated" in done.out
     assert json.loads((made / "broken.json").read_text())["broken"]
 
 
 def test_a_run_is_probed(made: Path) -> None:
     done = command("audit", made / "plain", "--probe")
     assert done.status == 0, done.err
-    assert all(said in done.out for said in ("global", "zero-shot CLIP", "at least"))
+    assert all(said in done.out for said in ("global", "zero-shot CLIP", "lower bound"))
     kept = RunDirectory.open(made / "plain").finding("probe")
     assert [(one["target"], one["score"]) for one in kept["attacks"]] == [
         (target, score) for target in ("personal", "global") for score in ("loss", "learned")
@@ -80,10 +80,10 @@ def test_a_run_is_probed(made: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("private --set seed=1", "give --out"),
+        ("private --set seed=1", "with --out"),
         ("data", "is not a run"),
-        ("private --probe --kind images", "--kind: not with --probe"),
-        ("nowhere --probe", "--probe attacks a run, and nowhere is none"),
+        ("private --probe --kind images", "--kind: unsupported with --probe"),
+        ("nowhere --probe", "--probe needs the directory of a run, got nowhere"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(made: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str) -> None:

@@ -77,6 +77,7 @@ def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, 
     upload(opened, image)
     assert shown(opened) == predicted(run, "client-0", image)
     assert opened.locator("#name").inner_text() == "1.png"
+    expect(opened.locator("#another")).to_be_visible()
     assert opened.evaluate("document.querySelector('#picture').naturalWidth") == 32
     expect(opened.locator("#best button").first).to_have_attribute("aria-pressed", "true")
     assert opened.locator("canvas[data-map]").count() == 4
@@ -106,7 +107,7 @@ def test_the_slider_changes_plan_and_prediction_but_not_similarity(
 
 def test_the_dial_goes_from_global_to_local(opened: "Page", run: RunDirectory, image: Path) -> None:
     upload(opened, image)
-    assert opened.locator("#between button").inner_text() == "as trained: 0.5"
+    assert opened.locator("#between button").inner_text() == "reset to 0.5"
     opened.focus("#dial")
     for key, dial in (("Home", 0.0), ("End", 1.0)):
         answered(opened, lambda key=key: opened.keyboard.press(key))
@@ -122,7 +123,7 @@ def test_class_frequencies_count_as_much_as_the_slider_says(opened: "Page", run:
     assert classifier.prior is not None
     counts = classifier.prior.counts
     said = opened.locator("#frequencies").inner_text()
-    assert said.startswith(f"Among the {counts.sum():.0f} training images of client-0: ")
+    assert said.startswith(f"Frequencies in the {counts.sum():.0f} training images of client-0: ")
     for name, count in zip(classifier.classes, counts, strict=True):
         assert (f"{name} {100 * count / counts.sum():.1f} %" in said) == (count > 0)
 
@@ -199,7 +200,7 @@ def test_a_bad_upload_on_a_phone_says_why_and_removes_the_last_answer(
     with open(tmp_path / "large.png", "wb") as file:
         file.truncate(64_000_001)
     lenient.set_input_files("#file", tmp_path / "large.png")
-    expect(lenient.locator("#error")).to_have_text("large.png has 64.0 MB; at most 64 MB are taken.")
+    expect(lenient.locator("#error")).to_have_text("large.png has 64.0 MB; the limit is 64 MB.")
 
 
 def test_test_images_of_the_client_and_the_keyboard(opened: "Page", run: RunDirectory) -> None:
@@ -220,13 +221,13 @@ def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
         upload(page, tmp_path / "data" / "day" / "red" / "0.png")
         expect(page.locator("#amount")).to_be_hidden()
         expect(page.locator("#between")).to_be_hidden()
-        expect(page.locator("#whole")).to_contain_text("PromptFL compares the image as a whole")
+        expect(page.locator("#whole")).to_contain_text("PromptFL compares the whole image")
         assert page.locator("canvas[data-map]").count() == 1
         page.goto("about:blank")
 
 
 def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
-    """A set at the coverage chosen, a flag on a stranger, and no promise for another mass."""
+    """A set at the coverage chosen, a flag on a stranger, and no set for another mass."""
     Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")
     own = tmp_path / "own"
     pictures = sorted(Path(run.config.data.dataset).rglob("*.png"))
@@ -248,14 +249,14 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
             (names,) = classifier.predict(image, coverage=float(coverage)).sets
             assert page.locator("#set li").all_inner_texts() == names
         assert page.locator("#coverage option:disabled").all_inner_texts() == ["99 %, needs 99 images"]
-        expect(page.locator("#promise")).to_have_text("Promised for images like the 40 that calibrated this client.")
+        expect(page.locator("#promise")).to_have_text("Valid for images like the 40 calibration images of this client.")
         page.focus("#mass")
         answered(page, lambda: page.keyboard.press("Home"))
-        expect(page.locator("#promise")).to_contain_text("as it was calibrated only")
+        expect(page.locator("#promise")).to_contain_text("only for the classifier as calibrated")
         expect(page.locator("#coverage")).to_be_hidden()
         answered(page, page.locator("#amount button").click)
         upload(page, tmp_path / "noise.png")
-        expect(page.locator("#unlike")).to_have_text("Unlike the images this client was calibrated on (p = 0.048)")
+        expect(page.locator("#unlike")).to_have_text("Unlike the client's calibration images (p = 0.048)")
         page.goto("about:blank")
 
 

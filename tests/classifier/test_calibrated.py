@@ -36,7 +36,7 @@ def test_sets_hold_the_classes_that_fit_as_well_as_the_true_ones_did(made: Made,
         assert set(names) == expected
         assert names[0] == best
     assert everything.members is None
-    with pytest.raises(FedotpError, match="no prediction sets without a coverage"):
+    with pytest.raises(FedotpError, match="prediction sets need a coverage"):
         _ = everything.sets
     assert np.mean([path.parent.name in names for path, names in zip(paths, found.sets, strict=True)]) >= 0.8
 
@@ -88,15 +88,15 @@ def test_copies_count_once(made: Made, classifier: Classifier, tmp_path: Path) -
             shutil.copy(path, there)
     said: list[str] = []
     found = calibrated_by(classifier, tmp_path / "copies", every=True, on_left_out=said.append)
-    assert said == ["6 images to calibrate by; left out: 114 copies of others"]
+    assert said == ["6 images for calibration; excluded: 114 duplicates"]
     expected = classifier.calibrated(originals, [path.parent.name for path in originals]).calibration
     assert found.calibration is not None
     assert expected is not None
     np.testing.assert_allclose(found.calibration.conformity, expected.conformity, atol=1e-6)
-    with pytest.raises(FedotpError, match=r"a coverage of 0\.9 needs at least 9 calibration images, and there are 6"):
+    with pytest.raises(FedotpError, match=r"a coverage of 0\.9 needs at least 9 calibration images, got 6"):
         found.predict(originals[0], coverage=0.9)
     with pytest.raises(
-        FedotpError, match=r"copies: at least 2 images are needed; 0 images .* 6 images that are training"
+        FedotpError, match=r"copies: at least 2 images are required; 0 images .* 6 images also in train"
     ):
         calibrated_by(classifier, tmp_path / "copies")
 
@@ -119,7 +119,7 @@ def test_a_runs_training_images_are_left_out_wherever_they_lie(
     found = fedotp.load(run, "client-1", calibrate=tmp_path / "new").calibration
     assert found is not None
     assert len(found) == len(tested)
-    assert "5 images that are training images, too" in caplog.text
+    assert "5 images also in train" in caplog.text
 
 
 @pytest.mark.parametrize("changed", ["mass", "dial", "prior", "classes"])
@@ -139,13 +139,13 @@ def test_refused(made: Made, classifier: Classifier, calibrated: Classifier, tmp
     image = np.zeros((8, 8, 3), np.uint8)
     classifier.save(tmp_path / "bundle")
     for ask, complaint in (
-        (lambda: calibrated.predict(image, coverage=0.99), "0.99 needs at least 99 calibration images, and there are"),
+        (lambda: calibrated.predict(image, coverage=0.99), "0.99 needs at least 99 calibration images, got"),
         (lambda: calibrated.predict(image, coverage=2), "coverage = 2"),
-        (lambda: classifier.calibrated([image], ["violet"]), "no class is called 'violet'"),
-        (lambda: classifier.calibrated([image, image], ["red"]), "1 labels for 2 calibration images"),
+        (lambda: classifier.calibrated([image], ["violet"]), "unknown class 'violet'"),
+        (lambda: classifier.calibrated([image, image], ["red"]), "a label for each of 2 calibration images, got 1"),
         (
             lambda: fedotp.load(tmp_path / "bundle", backbone=made.backbone, calibrate="test"),
-            "is a bundle and knows no test images",
+            "is a bundle without test images",
         ),
     ):
         with pytest.raises(FedotpError, match=complaint):

@@ -96,5 +96,5 @@ def test_onnx_that_is_not_there_is_one_line_and_a_file_is_not_replaced_unasked(
     assert done.err == "error: ONNX is not installed; install it with: pip install 'fedotp[onnx]'\n"
     Path("here.onnx").write_text("mine")
     done = fedotp(*words)
-    assert "here.onnx exists already; choose another name, or say --force" in done.err
+    assert "here.onnx already exists; choose another name, or overwrite it with --force" in done.err
     assert Path("here.onnx").read_text() == "mine"

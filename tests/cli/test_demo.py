@@ -52,7 +52,7 @@ def test_the_demo_ends_with_intervals_and_a_page_and_repeats_itself(
         "evaluate runs/demo/fedotp,seed=0 --set method.mass=0.5",
         "compare demo --splits 0..2 --seeds 0",
     ):
-        assert f"  fedotp {words}\n" in done.out.partition("What to try next:")[2]
+        assert f"  fedotp {words}\n" in done.out.partition("Next steps:")[2]
     assert opened == []  # there is no display
 
     monkeypatch.setenv("DISPLAY", ":0")

@@ -49,7 +49,7 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
 
     written = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("summary.json")}
     again = fedotp(*words[:4], "--seeds", "0,1..2")
-    assert again.err.splitlines()[0] == "9 runs, 6 of them complete already"
+    assert again.err.splitlines()[0] == "9 runs, 6 already complete"
     assert {path: path.stat().st_mtime_ns for path in written} == written
     assert [row["runs"] for row in table(folder)] == ["3", "3", "3"]
 
@@ -110,7 +110,7 @@ def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
     assert sorted(outcome.directory.is_complete for outcome in outcomes) == [False, True]
     assert sorted(outcome.error for outcome in outcomes) == [
         "",
-        "its process was ended by SIGKILL (was there enough memory?)",
+        "its process was killed by SIGKILL (possibly out of memory)",
     ]
 
 
@@ -176,5 +176,5 @@ def test_the_bars_leave_the_terminal_as_it_was(place: Path) -> None:
     screen = Path("screen").read_text()
     assert "all runs" in screen
     assert "2 of 2: zeroshot,seed=0, accuracy " in screen
-    assert "Ctrl-C: ending after the rounds" in screen
+    assert "Ctrl-C: finishing the rounds" in screen
     assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is back

@@ -86,7 +86,7 @@ def test_without_pydicom_no_scan_is_taken_for_broken(
 def test_a_window_that_hides_a_site_is_said(study: Path, made: Path, tmp_path: Path, fedotp: Fedotp) -> None:
     done = fedotp("data", "check", study / "study.csv", "--window", LUNG)
     assert done.status == 0, done.err
-    assert "black or white: of 20 pictures of more than 8 bits the window -600/1500 hides nearly all" in done.out
+    assert "black or white: the window -600/1500 clips nearly all of 20 images of more than 8 bits" in done.out
     assert "black or white" not in fedotp("data", "check", study / "study.csv", "--window", "data").out
     run = train(study, made, tmp_path, f"data.window={LUNG}", "federation.rounds=0")
     (note,) = run.manifest["data"]["notes"]

@@ -61,7 +61,7 @@ def test_a_scheme_of_a_file_runs_and_its_run_says_where_it_came_from(place: Path
     assert manifest["origins"]["partition"] == {"file": str(file), "sha256": digest}
 
     forget()
-    missing = f"the partition scheme by-turns is not here; give --import {file}, the file it came from"
+    missing = f"unknown partition scheme by-turns; give --import {file}, which defines it"
     done = fedotp("evaluate", "run")
     assert done.status == 2
     assert missing in done.err

@@ -111,9 +111,7 @@ def test_export_and_use(trained: RunDirectory, client: str, made: Path, place: P
     assert from_bundle.out == from_run.out
     again = fedotp("export", trained.path, "--client", client)
     assert again.status == 2
-    assert again.err == (
-        f"error: {client}.bundle exists already; choose another name, or say --force to replace the bundle\n"
-    )
+    assert again.err == (f"error: {client}.bundle already exists; choose another name, or overwrite it with --force\n")
     assert fedotp("export", trained.path, "--client", client, "--force").status == 0
     assert "needs the backbone tiny.safetensors" in fedotp("predict", bundle, image).err
 
@@ -161,12 +159,12 @@ def test_the_class_prior_and_other_frequencies(
         np.testing.assert_allclose(found, expected.predict(image).probabilities[0], atol=1e-6)
     (place / "bad.json").write_text("[1]")
     for words, complaint in (
-        (("--frequencies", "blu=1,[bold]green=1,red=1"), "no class is called 'blu'; did you mean 'blue'?"),
-        (("--frequencies", "blue"), "'' needs a share or a number of images, for example normal=0.9"),
+        (("--frequencies", "blu=1,[bold]green=1,red=1"), "unknown class 'blu'; did you mean 'blue'?"),
+        (("--frequencies", "blue"), "'' must have a share or a number of images, for example normal=0.9"),
         (("--frequencies", "blue=1,blue=2"), "'blue' is given twice"),
         (("--frequencies", "bad.json"), "must be an object"),
         (("--classes", "cat,dog", "--prior", 1), f"the class frequencies of {client} are unknown"),
-        (("--prior", 1, "--coverage", 0.9), "--coverage is promised for the classifier as it was calibrated"),
+        (("--prior", 1, "--coverage", 0.9), "--coverage is valid only for the classifier as calibrated"),
     ):
         done = fedotp(*both, *words)
         assert done.status == 2
@@ -174,7 +172,7 @@ def test_the_class_prior_and_other_frequencies(
         assert len(done.err.splitlines()) == 1
     assert fedotp("export", trained.path, "--client", client, "--no-prior", "--out", "bare").status == 0
     assert "prior" not in json.loads((place / "bare" / "bundle.json").read_text())
-    assert "give it without" in fedotp("export", trained.path, "--no-prior", "--prior", 1).err
+    assert "cannot be combined with" in fedotp("export", trained.path, "--no-prior", "--prior", 1).err
     backbone = ("--backbone", made / "tiny.safetensors")
     words = ("--all", "--frequencies", "shares.csv", *backbone)
     assert fedotp("calibrate", "bare", made / "images", *words).status == 0
@@ -195,7 +193,7 @@ def bundle(trained: RunDirectory, client: str, made: Path, tmp_path_factory: pyt
     weights = made / "tiny.safetensors"
     done = command("calibrate", folder, made / "images", "--all", "--backbone", weights)
     assert done.status == 0, done.err
-    assert "calibrated by 48 images: sets up to a coverage of 0.95; unlike images are flagged" in done.out
+    assert "calibrated with 48 images: sets up to a coverage of 0.95; unlike images are flagged" in done.out
     return folder
 
 
@@ -218,7 +216,7 @@ def test_sets_and_p_values_are_printed(bundle: Path, made: Path, fedotp: Fedotp)
 def test_a_stranger_is_flagged(bundle: Path, made: Path, place: Path, fedotp: Fedotp) -> None:
     Image.effect_noise((32, 32), 200).convert("RGB").save(place / "noise.png")
     done = fedotp("predict", bundle, place / "noise.png", "--backbone", made / "tiny.safetensors")
-    assert done.out.rstrip().endswith("unlike what this client was calibrated on (p = 0.04)")
+    assert done.out.rstrip().endswith("unlike the client's calibration images (p = 0.04)")
 
 
 def test_by_the_test_images_of_the_run(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
@@ -242,4 +240,4 @@ def test_a_bundle_is_calibrated_by_one_site_of_a_table(bundle: Path, made: Path,
     words = ("--site", "night", "--all", "--backbone", made / "tiny.safetensors")
     done = fedotp("calibrate", "bundle", made / "by_site.csv", *words)
     assert done.status == 0, done.err
-    assert "calibrated by 24 images: " in done.out
+    assert "calibrated with 24 images: " in done.out

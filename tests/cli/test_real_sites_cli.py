@@ -43,12 +43,12 @@ def test_sites_that_report_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp
     assert "no site reports its accuracy" in shown
     assert shown.count("reported nothing") == 4
     assert fedotp("runs", "list", ".").out.count("complete") == 2
-    assert "no site has reported how well it does" in fedotp("evaluate", "there").err
+    assert "no site has reported an evaluation" in fedotp("evaluate", "there").err
     drawn = fedotp("figures", "there", "--only", "curves")
     assert "there has no evaluation to draw" in drawn.err
     both = fedotp("figures", "there", "here", "--only", "curves,maps", "--images", "1")
     assert both.status == 0, both.err
-    assert "no maps of there: the images are at its sites" in both.out
+    assert "no maps of there: its images are at the sites" in both.out
 
 
 def test_a_server_goes_on_with_its_own_command(deployed: RunDirectory, fedotp: Fedotp) -> None:

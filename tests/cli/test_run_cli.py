@@ -90,7 +90,7 @@ def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: 
     again = fedotp("evaluate", "here", "--quiet", "--json")
     assert json.loads(again.out)["accuracy"] == run.summary["final"]["accuracy"]
     both = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", "partition.seed=1")
-    assert both.err == "error: --partition who.json has the images of each client; leave partition.* out of --set\n"
+    assert both.err == "error: --partition who.json already defines the partition; remove --set partition.*\n"
     other = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", f"data.dataset={made}/images/day", "--quiet")
     assert other.err.startswith(
         f"error: the partition divides images {saved.data_digest[:12]}, but the data read are day"
@@ -145,12 +145,12 @@ def test_ctrl_c_ends_the_round_and_the_resumed_run_is_the_same(place: Path, fedo
     assert last["kind"] == "interrupted"
     assert 3 <= last["round"] < 80
     assert err.splitlines() == [
-        f"stopped after a whole round; {last['round']} of 80 rounds are done",
-        "go on with: fedotp run --resume here",
+        f"stopped after a complete round; {last['round']} of 80 rounds are done",
+        "continue with: fedotp run --resume here",
     ]
     listed = fedotp("runs", "list", ".").out.splitlines()
     assert listed[1].split()[1:3] == ["stopped", f"{last['round']}/80"]
-    assert fedotp("runs", "show", "here").out.endswith("\ngo on  fedotp run --resume here\n")
+    assert fedotp("runs", "show", "here").out.endswith("\ncontinue  fedotp run --resume here\n")
 
     assert fedotp("run", "--resume", "here", "--quiet").status == 0
     never = run(load_config("tiny.toml").override([words[2], words[4]]), "never-stopped")
@@ -171,7 +171,7 @@ def test_an_interrupt_before_the_first_round_leaves_nothing(
     monkeypatch.setattr("fedotp.runs.one._run.prepare", interrupted)
     done = fedotp("run", "tiny.toml", "--out", "here")
     assert done.status == 130
-    assert done.err == "stopped before the first round: no run was made; images already encoded are kept\n"
+    assert done.err == "stopped before the first round: no run was created; encoded images are reused\n"
     assert not Path("here").exists()
 
 
@@ -182,7 +182,7 @@ def test_what_a_run_killed_before_its_start_left_is_no_hindrance(place: Path, fe
     assert fedotp("run", "tiny.toml", "--out", "here", "--quiet").status == 0
     Path("there").mkdir()
     Path("there/partition.json").write_text("mine")
-    assert fedotp("run", "tiny.toml", "--out", "there").err == "error: there exists already; choose another --out\n"
+    assert fedotp("run", "tiny.toml", "--out", "there").err == "error: there already exists; choose another --out\n"
 
 
 def test_the_live_display_leaves_the_terminal_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_the_live_display_leaves_the_terminal_as_it_was(place: Path, monkeypatch
     assert "round 1 of 2" in screen
     assert "accuracy" in screen
     assert "images/s" in screen
-    assert "Ctrl-C: ending after this round" in screen
+    assert "Ctrl-C: finishing this round" in screen
     assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is back
 
 
@@ -277,7 +277,7 @@ def test_runs_list_and_show(trained: RunDirectory, place: Path, fedotp: Fedotp) 
 
     shown = fedotp("runs", "show", "runs/one").out
     assert "FedOTP (Li et al., CVPR 2024)" in shown
-    assert "server's step" not in shown
+    assert "server optimizer" not in shown
     for client in trained.summary["clients"]:
         assert f"{client['name']}  " in shown
 

@@ -64,19 +64,19 @@ def test_info_shows_counts_and_the_origin_of_the_split(office: Path, monkeypatch
 
 def test_check_reports_broken_files_and_duplicates(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "test") for c in "ab" for i in range(3)])
-    assert "12 images, 0 broken, 0 also in train, 0 there twice, 0 under two labels" in ok("check", tmp_path)
+    assert "12 images, 0 broken, 0 test images also in train, 0 duplicates, 0 with two labels" in ok("check", tmp_path)
     shutil.copy(tmp_path / "train/a/0.png", tmp_path / "test/a/0.png")
     (tmp_path / "train/b/1.png").write_bytes(b"")
     result = run("check", tmp_path, "--workers", 1)
     assert result.exit_code == 1
-    assert "12 images, 1 broken, 1 also in train, 0 there twice, 0 under two labels" in result.output
+    assert "12 images, 1 broken, 1 test image also in train, 0 duplicates, 0 with two labels" in result.output
     assert f"broken: {tmp_path / 'train/b/1.png'}: zero bytes" in result.output
     assert f"{tmp_path / 'test/a/0.png'} = {tmp_path / 'train/a/0.png'}" in result.output
     shutil.copy(tmp_path / "train/a/0.png", tmp_path / "train/b/0.png")
     result = run("check", tmp_path, "--workers", 1)
     same = f"{tmp_path / 'train/b/0.png'} = {tmp_path / 'train/a/0.png'}"
-    assert f"there twice: {same}" in result.output
-    assert f"under two labels: {same}" in result.output
+    assert f"duplicate: {same}" in result.output
+    assert f"two labels: {same}" in result.output
 
 
 def test_partition_saves_prints_and_draws(office: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_many_clients_are_drawn_without_names_and_class_names_as_they_are(tmp_pa
     assert "client-0" not in (tmp_path / "p.svg").read_text()
     refused = run(*words, tmp_path / "p.xyz")
     assert isinstance(refused.exception, FedotpError)
-    assert "a figure is a png, svg or pdf file" in str(refused.exception)
+    assert "must be a png, svg or pdf file" in str(refused.exception)
     write_tree(
         tmp_path / "odd", [f"{domain}/{c}/{i}.png" for domain in "ab" for c in ("$\\frac{$", "x") for i in range(5)]
     )
@@ -174,7 +174,7 @@ def test_names_of_files_classes_and_domains_cannot_harm_the_terminal(command: st
     if command == "check":
         assert "line\\nbreak.png: zero bytes" in result.output
     if command in ("partition", "encode"):
-        assert "1 broken images left out" in result.output
+        assert "1 broken image skipped" in result.output
     if command == "encode":
         assert _harmless(run("cache", "show", "--store", tmp_path / "tokens").output)
 

@@ -98,7 +98,7 @@ def _bytes(*stores: Path) -> int:
 
 def test_prune_by_age_and_size(three_ages: list[Path]) -> None:
     for options in ((), ("--all", "--older-than", "3")):
-        assert "say what to prune" in str(run("cache", "prune", *options).exception)
+        assert "select tokens with --older-than" in str(run("cache", "prune", *options).exception)
     assert ok("cache", "prune", "--older-than", 31, "--yes") == "nothing to prune\n"
     ok("cache", "prune", "--older-than", 25, "--yes")
     assert [store.exists() for store in three_ages] == [False, True, True]

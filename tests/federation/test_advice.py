@@ -139,17 +139,17 @@ def invented(**accuracy: list[float]) -> Advice:
 def test_what_is_recommended_and_when_it_is_not_significant() -> None:
     clear = invented(zero=[50, 52, 51], alone=[60, 61, 59], shared=[70, 71, 69], personal=[80, 82, 81])
     assert (clear.best, clear.settings) == (PERSONAL, ["method.name=personal-ridge"])
-    assert [line.partition(":")[0] for line in clear.sentences] == ["Recommended", "Federating pays"]
-    assert "of 3 sites, 3 gain significantly by their own images, and 0 lose" in clear.sentences[-1]
+    assert [line.partition(":")[0] for line in clear.sentences] == ["Recommended", "Federating helps"]
+    assert "of 3 sites, 3 gain significantly on their own images, and 0 lose" in clear.sentences[-1]
     equal = invented(zero=[40, 49, 31], alone=[80, 70, 60], shared=[70, 80, 62], personal=[70, 80, 62])
     assert (equal.best, equal.settings[2]) == (SHARED_PRIOR, "method.reg=0.01")
     assert "Not significantly better than each site alone, without a federation: +0.67" in equal.sentences[1]
-    assert "makes no significant difference" in equal.sentences[-1]
+    assert "has no significant effect" in equal.sentences[-1]
     harm = invented(zero=[50, 52, 51], alone=[80, 82, 81], shared=[70, 71, 69], personal=[70, 71, 70])
     assert (harm.best, harm.settings, harm.gains[SHARING].is_below) == (ALONE, [], True)
-    assert "Federating costs: -10.67" in harm.sentences[-1]
+    assert "Federating hurts: -10.67" in harm.sentences[-1]
 
 
 def test_one_site_has_no_one_to_share_with() -> None:
-    with pytest.raises(FedotpError, match="advice needs at least 2 sites with training images, and there are 1"):
+    with pytest.raises(FedotpError, match="advice needs at least 2 sites with training images, got 1"):
         advise_sites(*toy((5, 0)), SMOOTHING)

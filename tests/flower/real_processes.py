@@ -67,7 +67,7 @@ class Processes:
         """A server that waits for sites is stopped, and says that nothing was made."""
         self.running[name].send_signal(number)
         assert self.wait(name) == 130, self.all_logs()
-        assert "stopped before the first round: no run was made" in self.log(name)
+        assert "stopped before the first round: no run was created" in self.log(name)
         assert "Traceback" not in self.log(name)
 
     def until(self, happened: Callable[[], bool], seconds: float = 250) -> None:

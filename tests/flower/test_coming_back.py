@@ -251,4 +251,4 @@ def test_one_more_ctrl_c_ends_a_process_that_is_slow_to_exit_without_a_traceback
         started.running["server"].send_signal(signal.SIGINT)
         assert started.wait("server") == 130
     assert "Traceback" not in started.log("server")
-    assert "no run was made" in started.log("server").splitlines()[-2]
+    assert "no run was created" in started.log("server").splitlines()[-2]

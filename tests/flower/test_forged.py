@@ -102,6 +102,6 @@ def test_a_forged_manifest_is_refused_in_one_line(case: str, stopped: Path, tmp_
     FORGERIES[case](manifest)
     RunDirectory(run).save_manifest(manifest)
     grid = NearGrid(parts(tmp_path, 2))
-    with pytest.raises(FedotpError, match="is damaged") as caught:
+    with pytest.raises(FedotpError, match="is corrupt") as caught:
         resume_serving(grid, run, QUICK, **named(grid))
     assert "\n" not in str(caught.value)

@@ -61,7 +61,8 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
     assert run.summary["weights"] == {"site-0": 11, "site-1": 11, "site-2": 22}
     assert run.summary["capped"] == {"site-2": ENDLESS}
     assert "site-2 reports 1000000000 training images; its weight is limited to 22 (--max-times 10)" in lines.text
-    assert gather(run)["warnings"] == ["Site site-2 announced 1,000,000,000 training images and counts with 22."]
+    warning = "Site site-2 reported 1,000,000,000 training images; its weight was limited to 22."
+    assert gather(run)["warnings"] == [warning]
 
 
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     assert list(record["shortened"]) == ["site-2"]
     assert run.summary["shortened"] == {"site-2": 1}
     assert "round 1, site site-2: update of norm 50 clipped to" in lines.text
-    assert gather(run)["warnings"] == ["1 update of site site-2 went much further than the others and was shortened."]
+    assert gather(run)["warnings"] == ["1 update of site site-2 was clipped: much larger than those of other sites."]
 
 
 def test_the_limits_are_in_the_command_that_goes_on() -> None:

@@ -71,7 +71,7 @@ def test_written_and_read(n: int) -> None:
     again = Calibration.from_dict(json.loads(json.dumps(found.as_dict())), WIDTH)
     assert again.as_dict() == found.as_dict()
     assert [made(few).can_flag for few in (36, 37, 38)] == [False, True, True]
-    with pytest.raises(FedotpError, match=r"^1 calibration images: must be from 2 to 100,000"):
+    with pytest.raises(FedotpError, match=r"^calibration images: must be from 2 to 100,000, got 1"):
         made(1)
 
 
@@ -94,7 +94,7 @@ def test_written_and_read(n: int) -> None:
         ({"centre": [0.0] * 4}, "centre of a calibration must be a list of 5 to 5 numbers"),
         ({"centre": [math.inf] * 5}, "centre of a calibration must be numbers"),
         ({"spread": [0.0] * 5}, "spread of a calibration must be numbers"),
-        ({"more": 1}, "a calibration has score, conformity, outlying, centre, spread, not "),
+        ({"more": 1}, "a calibration must have score, conformity, outlying, centre, spread, got "),
     ],
 )
 def test_forged(change: dict[str, Any], reason: str) -> None:

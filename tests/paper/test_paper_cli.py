@@ -85,7 +85,7 @@ def test_what_is_printed_and_saved(table: tuple[Done, Path]) -> None:
     average = 100 * final(out, "fedotp", 0)["Avg."]["accuracy"], 100 * final(out, "fedotp", 1)["Avg."]["accuracy"]
     grid = next(line for line in done.out.splitlines() if line.startswith("FedOTP (Ours)") and "43.94 / " in line)
     assert grid.endswith(f"33.67 / {statistics.fmean(average):.2f}")
-    assert "- Set otherwise, whatever is said above: backbone.name is " in page
+    assert "- Changed settings, which override the above: backbone.name is " in page
     assert "; federation.rounds is 1 instead of 10.\n" in page
     assert "data.root is" not in page
     assert "- Office-Caltech10: 160 training and 40 test images, in the paper 2,025 and 508; split: drawn once" in page
@@ -99,7 +99,7 @@ def test_the_same_command_again_runs_nothing_and_other_settings_are_refused(toy:
     again = run(toy, out)
     assert again.status == 0
     assert again.out == done.out
-    assert "6 runs, 6 of them complete already" in again.err
+    assert "6 runs, 6 already complete" in again.err
     mixed = run(toy, out, "--set", "optimizer.lr=0.5")
     assert mixed.status == 2
     assert "optimizer.lr is 0.001 there, 0.5 here" in mixed.err
@@ -148,7 +148,7 @@ def test_missing_inputs_are_named_before_anything_starts(tmp_path: Path, monkeyp
     done = command("paper", "run", "tableA2", "--set", f"data.root={root}", "--out", out)
     assert done.status == 2
     assert done.err.count("\n") == 1
-    assert "3 of the things that are needed are not here; nothing was started" in done.err
+    assert "missing inputs: 3, listed above; nothing was started" in done.err
     assert not out.exists()
     assert "missing  the weights of ViT-B/16" in done.out
     assert "from   https://huggingface.co/timm/vit_base_patch16_clip_224.openai/resolve/977e3dd0ec55" in done.out
@@ -163,9 +163,9 @@ def test_missing_inputs_are_named_before_anything_starts(tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["run", "table9"], "the paper has no 'table9' to run; it has table1, table2"),
-        (["show", "table9"], "the paper has no 'table9'"),
-        (["run", "table1", "--only", "CIFAR-10"], "--only CIFAR-10: Table 1 has Food101, DTD"),
+        (["run", "table9"], "unknown entry 'table9'; must be one of table1, table2"),
+        (["show", "table9"], "unknown entry 'table9'"),
+        (["run", "table1", "--only", "CIFAR-10"], "--only CIFAR-10: must be data sets or methods of Table 1: Food101, DTD"),
         (["run", "table1", "--seeds", "x"], "--seeds x: must be whole numbers"),
         (["run", "table1", "--set", "method.mas=1"], "method.mas"),
         (["list", "--seeds", ""], "--seeds : must be whole numbers"),

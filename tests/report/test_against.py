@@ -53,9 +53,9 @@ def test_the_figure(runs: list[RunDirectory]) -> None:
 def test_what_cannot_be_drawn(runs: list[RunDirectory]) -> None:
     with pytest.raises(FedotpError, match=r"none of the runs has a setting 'mass'"):
         lines_against(runs, "mass")
-    with pytest.raises(FedotpError, match=r"partition\.shots is None, not a number"):
+    with pytest.raises(FedotpError, match=r"partition\.shots must be a number, got None"):
         lines_against(runs, "partition.shots")
-    with pytest.raises(FedotpError, match=r"method\.name is 'fedotp', not a number"):
+    with pytest.raises(FedotpError, match=r"method\.name must be a number, got 'fedotp'"):
         lines_against(runs, "method.name")
     (runs[0].path / "summary.json").unlink()
     with pytest.raises(FedotpError, match="is not complete"):

@@ -48,7 +48,7 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
     assert content["tsne"] is None
     assert content["notes"] == [
         "no prediction sets: a coverage of 0.9 needs 18 test images of a client",
-        "no t-SNE: it needs 5 clients with private prompts, this run has 2",
+        "no t-SNE: at least 5 clients with private prompts are required, this run has 2",
     ]
 
 

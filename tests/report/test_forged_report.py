@@ -32,7 +32,7 @@ def test_a_share_beyond_all_numbers_is_damage(tmp_path: Path) -> None:
     for line in lines:
         line["client_accuracy"] = [1.7e308] * 3
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(FedotpError, match="is damaged: OverflowError"), run.reading():
+    with pytest.raises(FedotpError, match="is corrupt: OverflowError"), run.reading():
         gather(run)
 
 
@@ -46,7 +46,7 @@ def test_predictions_that_unfold_without_end_are_not_read(tmp_path: Path) -> Non
     content = path.read_bytes()
     at = content.index(b"PK\x01\x02")
     path.write_bytes(content[: at + 24] + (2**31).to_bytes(4, "little") + content[at + 28 :])
-    assert gather(run)["missing"] == [f"cannot read {path}: it unfolds to more than a run may have"]
+    assert gather(run)["missing"] == [f"cannot read {path}: its decompressed size exceeds the limit of 1 GiB"]
 
 
 @pytest.mark.parametrize("damage", [b"{'descr': ((((", b"{'descr': '|O', ", b"\xff" * 14])

@@ -129,7 +129,7 @@ def test_methods_are_compared_with_fedotp_or_another_that_is_named(tmp_path: Pat
         found = data_of(make_page(runs, against=against))["comparison"]["differences"]
         assert found["titles"][1] == f"minus {other}"
         assert [line[0] for line in found["lines"]] == [{"FedOTP": "CoOp (local)"}.get(other, "FedOTP")]
-    with pytest.raises(FedotpError, match=r"--against coop: must be a method as the table calls it: CoOp \(local\)"):
+    with pytest.raises(FedotpError, match=r"--against coop: must be a method as named in the table: CoOp \(local\)"):
         make_page(runs, against="coop")
 
 

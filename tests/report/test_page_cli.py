@@ -41,7 +41,7 @@ def test_a_run_and_a_folder_of_runs_have_their_page_and_no_other_is_overwritten(
     assert report("one/a", "one/b", "one", "--no-analysis") == (0, "report  report.html\n", "")
     before = (tmp_path / "report.html").read_text()
     assert "<title>2 runs on farm</title>" in before  # each run once
-    line = "report.html exists already; say where to write with --out, --out report.html to overwrite it"
+    line = "report.html already exists; choose another --out, or overwrite it with --out report.html"
     assert report("two/a", "two/b", "--no-analysis") == (2, "", f"error: {line}\n")
     assert (tmp_path / "report.html").read_text() == before
     assert report("two/a", "two/b", "--no-analysis", "--out", "report.html")[0] == 0
@@ -67,12 +67,12 @@ def test_bad_input_is_one_line(report: Report, tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("mine")
     (tmp_path / "empty").mkdir()
     cases = {
-        ("nowhere",): "nowhere is not a run: it has no config.toml; `fedotp runs list` lists the runs",
-        ("empty",): "no runs in empty; `fedotp run` makes one",
+        ("nowhere",): "nowhere is not a run: it has no config.toml; list runs with `fedotp runs list`",
+        ("empty",): "no runs in empty; create one with `fedotp run`",
         ("a", "--out", "mine.html"): "mine.html exists and is not a report; choose another --out",
         ("a", "--out", "empty"): "empty exists and is not a report; choose another --out",
         ("damaged", "--no-analysis"): (
-            "damaged/metrics.jsonl, line 1 is damaged: "
+            "damaged/metrics.jsonl, line 1 is corrupt: "
             "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
         ),
     }

@@ -50,7 +50,7 @@ def test_runs_side_by_side_show_the_same_images(done: RunDirectory, squares: Pat
     titles = [axis.get_title() for axis in figure.axes[:5]]
     assert titles[1:] == ["PromptFL", "Zero-shot CLIP", "FedOTP-G", "FedOTP-L"]
     divided = make_run(squares, tmp_path / "three", n_clients=3)
-    with pytest.raises(FedotpError, match="divide different data"):
+    with pytest.raises(FedotpError, match="must have the same partition"):
         same_images([done, divided])
 
 
@@ -69,7 +69,7 @@ def test_a_uniform_plan_leaves_the_picture_grey() -> None:
     np.testing.assert_allclose(uniform, np.broadcast_to(uniform[..., :1], uniform.shape), atol=1e-6)
     assert peaked[0, 0, 0] > peaked[0, 0, 2]  # more than uniform: orange
     assert peaked[-1, -1, 0] < peaked[-1, -1, 2]  # less: blue
-    assert "taken for dog" in figure.axes[0].get_title()
+    assert "predicted: dog" in figure.axes[0].get_title()
     with pytest.raises(FedotpError, match="no transport plans to draw"):
         plot_plan_maps([ImageMap("a", "cat", "cat", shown.image, ("prompt",), np.zeros((1, 2, 2)), {})])
 

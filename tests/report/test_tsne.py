@@ -43,7 +43,7 @@ def test_a_run_that_is_not_complete_has_no_groups_yet(many: RunDirectory, tmp_pa
     shutil.copytree(many.path, tmp_path / "run")
     for name in ("summary.json", "predictions.npz"):
         (tmp_path / "run" / name).unlink()
-    with pytest.raises(FedotpError, match=r"no t-SNE yet: .* which a run writes at its end"):
+    with pytest.raises(FedotpError, match=r"no t-SNE yet: .* written at the end of a run"):
         project_prompts(tmp_path / "run")
 
 
@@ -93,7 +93,7 @@ def test_groups_of_cifar100(many: RunDirectory, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_too_few_clients_are_refused(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="needs 5 clients with private prompts, this run has 2"):
+    with pytest.raises(FedotpError, match="at least 5 clients with private prompts are required, this run has 2"):
         project_prompts(done)
     with pytest.raises(FedotpError, match="this run has none"):
         project_prompts(make_run(squares, tmp_path / "run", n_clients=5, name="promptfl"))

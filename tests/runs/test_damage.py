@@ -98,10 +98,10 @@ def without_checksum(run: RunDirectory) -> None:
         (cut("state/checkpoint.safetensors", 9), r"checkpoint .*checkpoint.safetensors"),
         (cut("state/checkpoint.safetensors", 500), r"checkpoint .*checkpoint.safetensors"),
         (lambda run: flip(run.checkpoint, -10), r"checkpoint.safetensors is damaged"),
-        (cut("metrics.jsonl", 100), r"metrics.jsonl has 100 bytes where \d+ were written"),
+        (cut("metrics.jsonl", 100), r"metrics.jsonl is truncated: expected at least \d+ bytes, got 100"),
         (cut("partition.json", 100), "partition.json"),
         (cut("manifest.json", 100), "manifest.json"),
-        (without_checksum, r"manifest.json is damaged or was edited: its digest does not match"),
+        (without_checksum, r"manifest.json is corrupt or was edited: its digest does not match"),
     ],
 )
 def test_a_damaged_run_is_refused(damage: Any, message: str, stopped: RunDirectory) -> None:
@@ -118,8 +118,8 @@ def edit(path: Path, before: str, after: str) -> None:
 def test_an_edited_configuration_is_refused_by_the_key_that_changed(stopped: RunDirectory) -> None:
     path = stopped.path / "config.toml"
     edit(path, "rounds = 3\n", "rounds = 4\n")
-    refused(stopped, r"config.toml was edited: federation.rounds is 4 now, and the run began with 3; put it back")
-    with pytest.raises(FedotpError, match=r"was edited: federation.rounds is 4"):
+    refused(stopped, r"config.toml was edited: federation.rounds was 3 and is now 4; restore it")
+    with pytest.raises(FedotpError, match=r"was edited: federation.rounds was 3 and is now 4"):
         fedotp.evaluate_run(stopped.path)
     edit(path, "rounds = 4\n", "rounds = 3\n")
     assert fedotp.resume(stopped.path).is_complete
@@ -135,8 +135,8 @@ def test_where_things_are_may_be_edited(stopped: RunDirectory, tmp_path: Path) -
 def test_changed_metrics_are_refused(stopped: RunDirectory) -> None:
     path = stopped.path / "metrics.jsonl"
     edit(path, '"kind":"round","round":2', '"kind":"round","round":3')
-    refused(stopped, r"metrics.jsonl is damaged or was edited: its digest does not match")
-    with pytest.raises(FedotpError, match=r"metrics.jsonl is damaged or was edited"):
+    refused(stopped, r"metrics.jsonl is corrupt or was edited: its digest does not match")
+    with pytest.raises(FedotpError, match=r"metrics.jsonl is corrupt or was edited"):
         list(stopped.metrics())
     edit(path, '"kind":"round","round":3', '"kind":"round","round":2')
     done = fedotp.resume(stopped.path)
@@ -144,11 +144,11 @@ def test_changed_metrics_are_refused(stopped: RunDirectory) -> None:
     whole = path.read_text()
     for damaged in (whole.replace('"round":1,', '"round":0,', 1), whole + '{"kind":"x"}\n'):
         path.write_text(damaged)
-        with pytest.raises(FedotpError, match=r"metrics.jsonl is damaged or was edited"):
+        with pytest.raises(FedotpError, match=r"metrics.jsonl is corrupt or was edited"):
             list(done.metrics())
     lines = whole.splitlines()
     path.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
-    with pytest.raises(FedotpError, match=r"metrics.jsonl, line 2 is damaged"):
+    with pytest.raises(FedotpError, match=r"metrics.jsonl, line 2 is corrupt"):
         list(stopped.metrics())
 
 
@@ -224,29 +224,29 @@ def test_a_manifest_that_lacks_a_digest_is_refused(key: str, stopped: RunDirecto
         manifest["data"]["digest"] = "0"  # only then is the name asked for
     del manifest["data"][key]
     stopped.save_manifest(manifest)
-    with pytest.raises(FedotpError, match=f"is damaged: KeyError '{key}'"):
+    with pytest.raises(FedotpError, match=f"is corrupt: KeyError '{key}'"):
         fedotp.resume(stopped.path)
 
 
 def test_the_lock_holds_between_processes(stopped: RunDirectory) -> None:
     code = "import sys, fedotp\ntry:\n fedotp.resume(sys.argv[1])\nexcept fedotp.FedotpError as e:\n print(e)"
     with stopped.locked():
-        refused(stopped, "is being run by another process")
+        refused(stopped, "is locked by another process")
         done = subprocess.run(
             [sys.executable, "-c", code, str(stopped.path)], capture_output=True, text=True, check=True
         )
-    assert "is being run by another process" in done.stdout
+    assert "is locked by another process" in done.stdout
     assert fedotp.resume(stopped.path).is_complete  # afterwards
 
 
 def test_an_existing_directory_is_never_overwritten(inputs: Path, stopped: RunDirectory, tmp_path: Path) -> None:
     before = snapshot(stopped.path)
-    with pytest.raises(FedotpError, match=r"exists already; resume it with .*choose another"):
+    with pytest.raises(FedotpError, match=r"already exists; resume it with .*choose another"):
         fedotp.run(make_config(inputs), stopped.path)
     assert snapshot(stopped.path) == before
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("precious")
-    with pytest.raises(FedotpError, match=r"exists already; choose another"):
+    with pytest.raises(FedotpError, match=r"already exists; choose another"):
         fedotp.run(make_config(inputs), tmp_path / "other")
     with pytest.raises(FedotpError, match="is not a run"):
         fedotp.resume(tmp_path / "other")
@@ -275,8 +275,8 @@ def one_more_image(inputs: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (another_backbone, r"the run began with backbone .*; give the one it began with"),
-        (another_image, r"the run began with data .*; give the one it began with"),
+        (another_backbone, r"backbone changed since the run started"),
+        (another_image, r"data changed since the run started"),
         (one_more_image, "data"),
     ],
 )

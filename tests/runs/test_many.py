@@ -88,7 +88,7 @@ def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
     ]
     swept = by_grid(CONFIG, ["method.mass=0.5"], [5], [8])
     assert [(trial.name, trial.config.partition.seed) for trial in swept] == [("method.mass=0.5,split=8,seed=5", 8)]
-    with pytest.raises(FedotpError, match="splits are not an axis"):
+    with pytest.raises(FedotpError, match="cannot be combined with --splits"):
         by_grid(CONFIG, ["partition.seed=0,1"], [5], [8])
 
 
@@ -163,9 +163,9 @@ def test_the_table_has_a_row_for_all_runs_of_a_method(tmp_path: Path) -> None:
         "| D | 1 | 100.00 | - | - | 87.50 | 75.00 | 25.00 | 50.00 | 0.1 | 2.0 KiB | 2.0 | 12.50 | 100.00 |",
     ]
     assert markdown.splitlines()[-3:] == [
-        "| D | +75.00 | - | 1 | one pair is not enough |",
+        "| D | +75.00 | - | 1 | inconclusive: only one pair |",
         "",
-        "One pair of runs is not enough: several splits (--splits) give differences an interval.",
+        "One pair of runs is not enough for an interval: use several splits (--splits).",
     ]
 
 
@@ -226,7 +226,7 @@ def test_differences_between_rows_are_put_in_words(tmp_path: Path) -> None:
     assert near.is_above  # alone it would be
     assert near.p == pytest.approx(scipy.stats.ttest_1samp([0.01, 0.03, 0.02, 0.04], 0).pvalue)
     assert "over 4 splits" in table.differences.note
-    assert "all 3 (Holm)" in table.differences.note
+    assert "for 3 (Holm)" in table.differences.note
 
 
 def test_runs_on_other_data_are_no_pairs(tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def test_runs_that_others_are_at_are_left_to_them(
 ) -> None:
     @contextmanager
     def taken(*_: object, alone: bool) -> Iterator[None]:
-        raise FedotpError("it is being run by another process")
+        raise FedotpError("it is locked by another process")
         yield
 
     monkeypatch.setattr(together_module, "opened", taken)

@@ -76,7 +76,7 @@ def test_class_frequencies_are_for_this_machine_only(run: RunDirectory, image: P
     try:
         number = server.model.add(image.read_bytes())["id"]
         assert server.model.look(number, "client-0", None, None, None, None)["prior"] is None
-        with pytest.raises(FedotpError, match="can be set on the machine of this server only"):
+        with pytest.raises(FedotpError, match="can be set only on the machine of this server"):
             server.model.look(number, "client-0", None, None, None, 1.0)
     finally:
         server.server_close()
@@ -106,7 +106,7 @@ def test_old_images_are_forgotten(page: Served, image: Path) -> None:
     for _ in range(64):
         page.upload(image.read_bytes())
     answer = page.look(first, "client-0")
-    assert (answer.status, answer.json["error"]) == (422, "this image is no longer kept; choose it again")
+    assert (answer.status, answer.json["error"]) == (422, "this image is no longer in memory; choose it again")
     assert page.ask("GET", f"/api/images/{first}").status == 404
 
 
@@ -154,7 +154,7 @@ def test_the_name_it_is_called_by(page: Served) -> None:
         for method, path in (("GET", "/"), ("GET", "/api/about"), ("POST", "/api/look")):
             answer = page.ask(method, path, b"" if method == "POST" else None, Host=host)
             assert answer.status == 403, host
-            assert "no other name" in answer.json["error"]
+            assert "other names" in answer.json["error"]
 
 
 def test_no_other_page_may_ask(page: Served, image: Path) -> None:
@@ -212,7 +212,7 @@ def test_other_methods_are_refused(page: Served, method: str) -> None:
 
 def test_too_much_is_refused_before_it_is_read(page: Served) -> None:
     answer = page.ask("POST", "/api/images", b"", Content_Length="64000001")
-    assert (answer.status, answer.json["error"]) == (413, "at most 64 MB are taken")
+    assert (answer.status, answer.json["error"]) == (413, "the content must be at most 64 MB")
     assert page.ask("POST", "/api/look", b"", Content_Length="100001").status == 413
     assert page.ask("POST", "/api/images", b"", Content_Length="9" * 5000).status == 413
     for length in ("-1", "1e3", "", "\xb2"):
@@ -266,13 +266,13 @@ def _question(**changes: str) -> bytes:
     [
         (b"{", "not JSON"),
         (b"[" * 50_000, "not JSON"),
-        (b"[]", "a question has image, client, label, mass, dial, prior"),
-        (b'{"image": "x"}', "a question has"),
-        (_question(image="1"), "image = '1' is not what it should be"),
-        (_question(image='"x"'), "no longer kept"),
+        (b"[]", "a request must have image, client, label, mass, dial, prior"),
+        (b'{"image": "x"}', "a request must have"),
+        (_question(image="1"), "image = '1': invalid type int"),
+        (_question(image='"x"'), "no longer in memory"),
         (_question(client='"who"'), "has no client 'who'"),
-        (_question(label='"mauve"'), "no class is called 'mauve'"),
-        (_question(mass="true"), "mass = 'True' is not"),
+        (_question(label='"mauve"'), "unknown class 'mauve'"),
+        (_question(mass="true"), "mass = 'True': invalid type"),
         (_question(mass="NaN"), "mass = nan: must be from 1e-06 to 1"),
         (_question(mass="1.5"), "mass = 1.5: must be from 1e-06 to 1"),
         (_question(mass="1e-300"), "mass = 1e-300: must be from 1e-06 to 1"),
@@ -280,8 +280,8 @@ def _question(**changes: str) -> bytes:
         (_question(mass="1" + "0" * 5000), "not JSON"),
         (_question(prior="NaN"), "prior = nan: must be from 0 to 10"),
         (_question(prior="-1"), "prior = -1: must be from 0 to 10"),
-        (_question(prior="true"), "prior = 'True' is not"),
-        (_question(dial="[1]"), "dial = '[1]' is not"),
+        (_question(prior="true"), "prior = 'True': invalid type"),
+        (_question(dial="[1]"), "dial = '[1]': invalid type"),
         (_question(dial="1.5"), "method.dial = 1.5: must be a number from 0"),
         (_question(dial='"local"'), "method.dial = 'local': must be a number from 0"),
     ],
@@ -338,5 +338,5 @@ def test_others_reach_it_only_if_asked(
     assert done.status == 0, done.err
     assert done.out.startswith(f"http://{host}:")
     assert done.err == (
-        f"warning: all that reach {host} can use this page and the clients' prompts behind it\n" if warned else ""
+        f"warning: everyone who can reach {host} can use this page and the clients' prompts\n" if warned else ""
     )

@@ -1,4 +1,4 @@
-"""Using what was learned: a client's classifier, from a run or from a bundle."""
+"""The trained classifier of a client, from a run or a bundle."""
 
 from fedotp.classifier._bundle import Bundle as Bundle
 from fedotp.classifier._bundle import backbone_name as backbone_name

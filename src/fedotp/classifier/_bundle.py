@@ -1,13 +1,12 @@
-"""A bundle: one client's classifier as a folder to copy.
+"""A bundle: one client's classifier as a folder.
 
-bundle.json               what it is: method, class names, backbone and its digest, preprocessing, checksums; once
-                          calibrated, also the scores of the calibration images and what these look like on average;
-                          the class prior and the class frequencies it is made of, unless they were left out
+bundle.json               method, class names, backbone and its digest, preprocessing, checksums; if calibrated, scores
+                          and mean features of the calibration images; class prior and class frequencies, if included
 prompts.safetensors       the prompts, by the method's names
 classifier.safetensors    `classes` (N, K, e), class features of length 1, and `logit_scale`: no text tower needed
-memory.safetensors        features of the client's training images; only if asked for, and only some methods have them
+memory.safetensors        features of the client's training images, for some methods and only on request
 
-Nothing that is read is trusted, and no name in a bundle becomes a path.
+All input is validated, and no name in a bundle is used as a path.
 """
 
 import contextlib
@@ -44,15 +43,15 @@ log = logging.getLogger("fedotp.classifier")
 FORMAT = "fedotp-bundle-1"
 CALIBRATION, PRIOR = "calibration", "prior"  # their keys among the facts
 FACTS, PROMPTS, FOLDED, MEMORY = "bundle.json", "prompts.safetensors", "classifier.safetensors", "memory.safetensors"
-_MOST_BYTES = 16 << 20  # of bundle.json: room for any number of class names
-_MOST_TENSOR_BYTES = 4 << 30  # of a file of tensors: a memory of a million images
+_MOST_BYTES = 16 << 20  # size limit of bundle.json
+_MOST_TENSOR_BYTES = 4 << 30  # size limit of a file of tensors: a memory of a million images
 
 
 # Writing --------------------------------------------------------------------------------------------------
 
 
 def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-    """Write a bundle, as `Classifier.save` says."""
+    """Write a bundle, see `Classifier.save`."""
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
     _require_free(target, force)
@@ -76,10 +75,10 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
 
 
 def save_calibration(classifier: Classifier, folder: str | Path) -> None:
-    """Write the calibration of a bundle's classifier, and its class prior, into that bundle."""
+    """Write the calibration and the class prior of a bundle's classifier into that bundle."""
     assert classifier.calibration is not None
     path = Path(folder) / FACTS
-    described = json.loads(path.read_text(encoding="utf-8"))  # checked already, when the classifier was read
+    described = json.loads(path.read_text(encoding="utf-8"))  # validated when the classifier was read
     try:
         write_atomically(path, json.dumps(described | _of_the_site(classifier), indent=2) + "\n")
     except OSError as error:
@@ -87,16 +86,16 @@ def save_calibration(classifier: Classifier, folder: str | Path) -> None:
 
 
 def require_memory_may_leave(classifier: Classifier, with_memory: bool) -> None:
-    """Refuse to give the features of the client's training images away unless they were asked for by name."""
+    """Raise an error if features of the client's training images would be exported without `with_memory`."""
     if classifier.memory is not None and not with_memory:
         raise FedotpError(
-            f"{classifier.method.title} looks the client's training images up: a bundle would hold their features and "
-            "labels; say --with-memory (with_memory=True) if they may leave the client"
+            f"{classifier.method.title} uses the client's training images: a bundle would contain their features and "
+            "labels; give --with-memory (with_memory=True) if these can be shared"
         )
 
 
 def _put(folder: Path, target: Path) -> None:
-    """Move `folder` to `target`, in place of a bundle that may be there."""
+    """Move `folder` to `target`, replacing an existing bundle."""
     if not target.exists():
         os.replace(folder, target)
         return
@@ -114,13 +113,13 @@ def _require_free(target: Path, force: bool) -> None:
     if not target.exists() and not target.is_symlink():
         return
     if not (target / FACTS).is_file():
-        raise FedotpError(f"{target} exists already and is not a bundle; choose another name")
+        raise FedotpError(f"{target} already exists and is not a bundle; choose another name")
     if not force:
-        raise FedotpError(f"{target} exists already; choose another name, or say --force to replace the bundle")
+        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
 
 
 def facts(classifier: Classifier) -> dict[str, Any]:
-    """What a classifier is, for use elsewhere: method, classes, backbone, preprocessing, origin."""
+    """Describe a classifier for other programs: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
     mean, std = CHANNELS[classifier.normalisation]
     return {
@@ -156,10 +155,10 @@ def facts(classifier: Classifier) -> dict[str, Any]:
 
 
 def _of_the_site(classifier: Classifier) -> dict[str, Any]:
-    """The class prior, where the frequencies are known, and the calibration."""
+    """Return the class prior, if the frequencies are known, and the calibration."""
     found: dict[str, Any] = {}
     if classifier.prior is not None:
-        with contextlib.suppress(FedotpError):  # where the run's data are not here, it has none to write
+        with contextlib.suppress(FedotpError):  # unknown if the run's data are not available
             found[PRIOR] = classifier.prior.as_dict()
     if classifier.calibration is not None:
         found[CALIBRATION] = classifier.calibration.as_dict()
@@ -175,12 +174,12 @@ def _to_bytes(tensors: Parameters) -> bytes:
 
 
 def has_name(backbone: str) -> bool:
-    """Whether this is the name of a published backbone; others are files."""
+    """True if this is the name of a published backbone; others are files."""
     return backbone == MINI or backbone in CONFIGS
 
 
 def backbone_name(backbone: str) -> str:
-    """The name of a backbone that leaves this machine: of a file its last part only, not the folder."""
+    """Return the name of a backbone for export, without the folder if it is a file."""
     return backbone if has_name(backbone) else Path(backbone).name
 
 
@@ -191,7 +190,7 @@ class Bundle:
     """A bundle on disk."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read what it says of itself; tensors and backbone come with `classifier`."""
+        """Read bundle.json; `classifier` reads tensors and backbone."""
         self.folder = Path(folder)
         with located(str(self.folder / FACTS)):
             facts = _read_facts(self.folder / FACTS)
@@ -205,17 +204,17 @@ class Bundle:
             self._spec = _text(_table(facts, "preprocessing"), "spec")
 
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
-        """The classifier; `backbone` is a file of its weights, needed where the backbone has no known name."""
+        """Load the classifier; `backbone` is a file of its weights, required if the backbone has no known name."""
         config = self._config
         tower = load_backbone(self._source(backbone), device)
         if tower.digest != self.digest:
             raise FedotpError(
-                f"{self.folder} was made with backbone {self.backbone} {self.digest[:12]}, but this one is "
-                f"{tower.digest[:12]}; give the one it was made with (--backbone)"
+                f"{self.folder}: expected backbone {self.backbone} {self.digest[:12]}, got {tower.digest[:12]}; "
+                "give the original weights with --backbone"
             )
         task = make_task(config, tower, self.classes, config.data.template)
         folded = self._folded(task)
-        self._require_modest(task, len(folded))
+        self._require_prompts(task, len(folded))
         memory = self._memory(task) if config.method.uses_memory else None
         params = self._read(PROMPTS, _expected(config, task), task)
         loaded = Classifier(
@@ -234,18 +233,20 @@ class Bundle:
             prior=self._prior,
         )
         if self._spec != loaded.transform.spec:
-            raise FedotpError(f"{self.folder} wants images as {self._spec!r}, here they are {loaded.transform.spec!r}")
+            raise FedotpError(
+                f"{self.folder}: incompatible preprocessing: expected {self._spec!r}, got {loaded.transform.spec!r}"
+            )
         return replace(loaded, calibration=self._calibrated(task.clip.config.embed_dim, loaded.log_prior))
 
     def _calibrated(self, width: int, log_prior: Floats | None) -> Calibration | None:
-        """What it says of its limits; None where it was never calibrated, or with another class prior."""
+        """Return the calibration; None if there is none, or only one with another class prior."""
         if self._calibration is None:
             return None
         with located(str(self.folder / FACTS)):
             found = Calibration.from_dict(self._calibration, width)
         if found.holds_with(log_prior):
             return found
-        log.warning("%s was calibrated with another class prior: its calibration is not used", self.folder)
+        log.warning("%s was calibrated with another class prior: its calibration is ignored", self.folder)
         return None
 
     def _source(self, backbone: str | Path | None) -> str:
@@ -254,18 +255,20 @@ class Bundle:
         if has_name(self.backbone):
             return self.backbone
         raise FedotpError(
-            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), which is a file "
-            "without a known name: say where it is with --backbone FILE (backbone=...)"
+            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), a file without a known "
+            "name; give its path with --backbone FILE (backbone=...)"
         )
 
-    def _require_modest(self, task: Task, n_prompts: int) -> None:
-        """Refuse prompts of another number than the features, or longer than any: they would take all memory."""
+    def _require_prompts(self, task: Task, n_prompts: int) -> None:
+        """Check the number and length of prompts before memory is allocated for them."""
         most = math.inf if task.in_feature_space else task.clip.text.context_length
         if task.prompt.n_ctx > most:
-            raise FedotpError(f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: the text tower has {most} positions")
+            raise FedotpError(
+                f"{self.folder}: prompt.n_ctx = {task.prompt.n_ctx}: must be at most {most}, the context length"
+            )
         n = len(prompt_lengths(self._config.method, task))
         if n != n_prompts:
-            raise FedotpError(f"{self.folder} has features of {n_prompts} prompts, its method has {n}")
+            raise FedotpError(f"{self.folder}: expected features of {n} prompts, got {n_prompts}")
 
     def _folded(self, task: Task) -> Tensor:
         tensors = self._tensors(FOLDED)
@@ -274,13 +277,13 @@ class Bundle:
         if classes is None or classes.dim() != 3 or classes.shape[1:] != (len(self.classes), width):
             shape = None if classes is None else tuple(classes.shape)
             raise FedotpError(
-                f"{self.folder / FOLDED}: classes has the shape {shape}, not (N, {len(self.classes)}, {width})"
+                f"{self.folder / FOLDED}: expected classes of shape (N, {len(self.classes)}, {width}), got {shape}"
             )
         return _like(classes, task, self.folder / FOLDED)
 
     def _memory(self, task: Task) -> Memory:
         if MEMORY not in self._checksums:
-            raise FedotpError(f"{self.folder} lacks {MEMORY}, which its method needs; export it with --with-memory")
+            raise FedotpError(f"{self.folder}: {MEMORY} is missing; export the bundle with --with-memory")
         tensors, path = self._tensors(MEMORY), self.folder / MEMORY
         width, labels = task.clip.config.embed_dim, tensors.get("labels")
         n = labels.shape[-1] if labels is not None and labels.dim() else 0
@@ -288,7 +291,7 @@ class Bundle:
         _require_shapes(tensors, expected, path)
         labels = tensors["labels"]
         if labels.is_floating_point() or not bool(((labels >= -1) & (labels < len(self.classes))).all()):
-            raise FedotpError(f"{path}: labels must be whole numbers from -1 to {len(self.classes) - 1}")
+            raise FedotpError(f"{path}: labels must be integers from -1 to {len(self.classes) - 1}")
         pooled, spatial = (_like(tensors[name], task, path) for name in ("pooled", "spatial"))
         return Memory(pooled, spatial, labels.to(task.device).long())
 
@@ -298,14 +301,14 @@ class Bundle:
         return {key: _like(value, task, self.folder / name) for key, value in tensors.items()}
 
     def _tensors(self, name: str) -> Parameters:
-        """The tensors of one of the files, which must be the one that bundle.json speaks of."""
+        """Read the tensors of a file and check its digest."""
         path = self.folder / name
         try:
             content = read_regular(path, _MOST_TENSOR_BYTES)
         except OSError as error:
             raise FedotpError(f"cannot read {path}: {error.strerror or error}; export the bundle again") from error
         if hashlib.sha256(content).hexdigest() != self._checksums.get(name):
-            raise FedotpError(f"{path} is damaged (its checksum is not the one in {FACTS}); export the bundle again")
+            raise FedotpError(f"{path} is corrupt: its checksum differs from that in {FACTS}; export the bundle again")
         try:
             return dict(safetensors.torch.load(content))
         except (SafetensorError, ValueError, KeyError) as error:
@@ -316,17 +319,17 @@ def _read_facts(path: Path) -> dict[str, Any]:
     try:
         facts = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
-        raise FedotpError(f"cannot be read: {error.strerror or error}") from error
+        raise FedotpError(f"cannot read the file: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise FedotpError(f"not JSON: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise FedotpError(f"not a bundle this version reads: format is {str(found)[:40]!r}, not {FORMAT!r}")
+        raise FedotpError(f"unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
     return facts
 
 
 def _config(facts: dict[str, Any]) -> Config:
-    """Method, prompt and rounding, checked as a configuration is."""
+    """Read method, prompt and precision as a configuration, which validates them."""
     shown = _table(facts, "preprocessing")
     tables = {
         "data": {
@@ -345,33 +348,33 @@ def _config(facts: dict[str, Any]) -> Config:
 
 
 def _expected(config: Config, task: Task) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what a client of this method predicts with."""
+    """Return names and shapes of the parameters of a client of this method."""
     return {name: tuple(value.shape) for name, value in config.method.untrained(task).items()}
 
 
 def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], path: Path) -> None:
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     if shapes != expected:
-        raise FedotpError(f"{path} holds {shapes}, its method needs {expected}; export the bundle again")
+        raise FedotpError(f"{path}: expected tensors {expected}, got {shapes}; export the bundle again")
 
 
 def _like(value: Tensor, task: Task, path: Path) -> Tensor:
     if not value.is_floating_point() or not bool(value.isfinite().all()):
-        raise FedotpError(f"{path}: a tensor is not of finite numbers; export the bundle again")
+        raise FedotpError(f"{path}: tensors must contain only finite numbers; export the bundle again")
     return value.to(task.device, task.dtype)
 
 
 def _table(facts: dict[str, Any], key: str) -> dict[str, Any]:
     value = facts.get(key)
     if not isinstance(value, dict):
-        raise FedotpError(f"{key} must be an object, not {str(value)[:40]!r}")
+        raise FedotpError(f"{key} must be an object, got {str(value)[:40]!r}")
     return value
 
 
 def _text(facts: dict[str, Any], key: str) -> str:
     value = facts.get(key)
     if not isinstance(value, str) or not value:
-        raise FedotpError(f"{key} must be text, not {str(value)[:40]!r}")
+        raise FedotpError(f"{key} must be text, got {str(value)[:40]!r}")
     return value
 
 
@@ -380,5 +383,5 @@ def _names(facts: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise FedotpError("classes must be a list of names")
     if len(set(names)) != len(names):
-        raise FedotpError("classes must differ from one another")
+        raise FedotpError("classes must be distinct")
     return tuple(names)

@@ -1,4 +1,4 @@
-"""Calibrating a classifier by a folder of images that it did not train on."""
+"""Calibration of a classifier with a folder of images that it did not train on."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,15 +26,15 @@ def calibrated_by(
     trained: AbstractSet[bytes] = frozenset(),
     on_left_out: Callable[[str], object] = log.warning,
 ) -> Classifier:
-    """The classifier, calibrated by a folder of labelled images (or any data set) that it did not train on.
+    """Calibrate a classifier with a folder of labelled images (or any data set) that it did not train on.
 
     Args:
-        data: as for `fedotp.data.load_dataset`. Only its test images are taken, also of a split that fedotp draws: the
-            classifier may have trained on the others.
-        site: take the images of this site (or domain) only.
-        every: take training images, too: the classifier has trained on none of them.
-        trained: digests of images that are left out, see `fedotp.data.store.content_of`.
-        on_left_out: called with a line that says how many images were left out. Images of equal content count once.
+        data: as for `fedotp.data.load_dataset`. Only test images are used, also if fedotp draws the split, since the
+            classifier might have been trained on the others.
+        site: use only the images of this site (or domain).
+        every: also use training images; only if the classifier was not trained on any of them.
+        trained: digests of images to exclude, see `fedotp.data.store.content_of`.
+        on_left_out: called with a line on the number of excluded images. Images of equal content count once.
     """
     dataset = load_dataset(data)
     number = class_numbers(classifier.classes, dataset, classifier.client)
@@ -47,9 +47,9 @@ def calibrated_by(
     found = [(split, i) for split in ([train, test] if every else [test]) for i in range(len(split))]
     kept, left_out = once([content_of(split, i) for split, i in found], trained)
     if not every:
-        left_out.insert(0, f"{counted(len(train), 'training image')} (`fedotp calibrate --all` takes them)")
+        left_out.insert(0, f"{counted(len(train), 'training image')} (include them with `fedotp calibrate --all`)")
     if len(kept) < 2:
-        raise FedotpError(f"{dataset.name}: at least 2 images are needed; {line_of(len(kept), left_out)}")
+        raise FedotpError(f"{dataset.name}: at least 2 images are required; {line_of(len(kept), left_out)}")
     if left_out:
         on_left_out(line_of(len(kept), left_out))
     images, labels = [], []
@@ -60,16 +60,16 @@ def calibrated_by(
 
 
 def once(contents: Sequence[bytes], trained: AbstractSet[bytes]) -> tuple[list[int], list[str]]:
-    """The places of images to calibrate by, each content once and none of those trained on; what is left out."""
+    """Return the indices of calibration images, without duplicates and training images, and describe the excluded."""
     first: dict[bytes, int] = {}
     for i, content in enumerate(contents):
         first.setdefault(content, i)
     kept = [i for content, i in first.items() if content not in trained]
-    copies = (len(contents) - len(first), "copy of another", "copies of others")
-    also = (len(first) - len(kept), "image that is a training image, too", "images that are training images, too")
+    copies = (len(contents) - len(first), "duplicate", "duplicates")
+    also = (len(first) - len(kept), "image also in train", "images also in train")
     return kept, [counted(*each) for each in (copies, also) if each[0]]
 
 
 def line_of(n: int, left_out: Sequence[str]) -> str:
-    """How many images calibrate, and what is left out."""
-    return f"{counted(n, 'image')} to calibrate by; left out: {', '.join(left_out)}"
+    """Describe the calibration images and the excluded ones."""
+    return f"{counted(n, 'image')} for calibration; excluded: {', '.join(left_out)}"

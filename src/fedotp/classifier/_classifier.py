@@ -1,4 +1,4 @@
-"""The classifier of one client: a frozen backbone, its prompts, and what they make of images."""
+"""The classifier of one client: a frozen backbone and its prompts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +25,12 @@ _BATCH = 64  # images in a step of the tower
 
 @dataclass(frozen=True)
 class Origin:
-    """Whose classifier it is, and what it was made by.
+    """The origin of a classifier.
 
     Attributes:
         client: the client's name.
         config_digest: SHA-256 of the run's config.toml.
-        version: of the fedotp that trained it.
+        version: version of fedotp that trained it.
         backbone: the backbone's name or path in the run's configuration.
     """
 
@@ -42,17 +42,17 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """What one client predicts with. `fedotp.load` makes it, from a run or from a bundle.
+    """The classifier of one client; `fedotp.load` makes it from a run or a bundle.
 
     Attributes:
         predictor: the client's method and prompts, C = 1.
         tower: the image tower, in float32.
-        storage: how the run rounds image features; the same rounding gives its very numbers.
-        precision: in what the run's text tower computes.
-        image_precision: in what its image tower does.
-        window: how the run sees pictures of more than 8 bits.
-        prior: the class prior it predicts with; None where the class frequencies are unknown.
-        calibration: what images of the client's own, not trained on, say of its limits; None before `calibrated`.
+        storage: number format to which image features are rounded, as in the run.
+        precision: number format of the text tower's computation.
+        image_precision: number format of the image tower's computation.
+        window: mapping of images of more than 8 bits to 8 bits.
+        prior: its class prior; None if the class frequencies are unknown.
+        calibration: its calibration with images of the client that it did not train on; None before `calibrated`.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -72,7 +72,7 @@ class Classifier:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        """Put the prior where predictions are made."""
+        """Pass the prior to the predictor."""
         logits = None if self.prior is None else self.prior.logits
         predictor = self.predictor.with_prior(None if logits is None else logits.to(self.task.device))
         object.__setattr__(self, "predictor", predictor)
@@ -92,27 +92,27 @@ class Classifier:
 
     @property
     def params(self) -> Parameters:
-        """(1, ...) what was learned, by the method's names."""
+        """(1, ...) trained parameters, by the method's names."""
         return self.predictor.params
 
     @property
     def folded(self) -> Tensor:
-        """(N, K, e) class features of length 1: all the text tower has to say about the classes."""
+        """(N, K, e) class features of length 1, which replace the text tower."""
         return self.predictor.classes[0]
 
     @property
     def matching(self) -> Matching:
-        """How images are matched with classes."""
+        """Matching of images with classes."""
         return self.method.matching
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """(N,) what the prompts are: global, local, both at once, or a caption that is not learned."""
+        """(N,) kinds of prompts: global, local, both at once, or a caption that is not trained."""
         return self.predictor.kinds
 
     @property
     def memory(self) -> Memory | None:
-        """The client's training images, for methods that look them up."""
+        """The client's training images, for methods that use them in predictions."""
         return self.predictor.memory
 
     @property
@@ -122,7 +122,7 @@ class Classifier:
 
     @property
     def client(self) -> str:
-        """Whose classifier it is."""
+        """Name of the client."""
         return self.origin.client
 
     @property
@@ -132,12 +132,12 @@ class Classifier:
 
     @property
     def normalisation(self) -> Normalisation:
-        """How images are resized and normalised for the tower."""
+        """Resizing and normalisation of images for the tower."""
         return self.task.authors.normalisation
 
     @property
     def transform(self) -> EvalTransform:
-        """From a picture to the tower's pixels."""
+        """Transform from an image to the tower's pixels."""
         return EvalTransform(self.tower.config.image_size, self.normalisation, self.window)
 
     # Prediction --------------------------------------------------------------------------------------------
@@ -145,18 +145,18 @@ class Classifier:
     def predict(
         self, images: ImageLike | Sequence[ImageLike] | ImageFeatures, *, coverage: float | None = None
     ) -> Prediction:
-        """Probabilities of the classes for one image or several, or for what `encode` made of them.
+        """Predict probabilities of the classes for one or several images, or for the output of `encode`.
 
-        An image is a path, a picture of Pillow's, a NumPy array (H, W, 3) or a tensor (3, H, W), of uint8 or of numbers
-        from 0 to 1. Arrays and tensors may have an axis of images in front.
+        An image is a path, a Pillow image, a NumPy array (H, W, 3) or a tensor (3, H, W), of uint8 or of numbers from 0
+        to 1. Arrays and tensors can have a leading axis of images.
 
-        With a `coverage`, such as 0.9, every image gets a set of classes that holds the true one with this probability,
-        for images like those of the `calibration`. Sets are never empty.
+        With a `coverage`, such as 0.9, every image has a non-empty set of classes that contains the true one with this
+        probability, for images like those of the `calibration`.
         """
         if coverage is not None and self.calibration is None:
             raise FedotpError(
-                f"{self.client} is not calibrated, so that no coverage can be promised: give it its own images "
-                "that it did not train on (`fedotp calibrate BUNDLE FOLDER`, --calibrate, Classifier.calibrated)"
+                f"{self.client} is not calibrated, which coverage requires: calibrate it with own images that it did "
+                "not train on (`fedotp calibrate BUNDLE FOLDER`, --calibrate, Classifier.calibrated)"
             )
         found = self.calibration
         probabilities, looks = self._judged(self._encoded(images), with_looks=found is not None)
@@ -168,7 +168,7 @@ class Classifier:
         )
 
     def _encoded(self, images: ImageLike | Sequence[ImageLike] | ImageFeatures) -> Iterator[ImageFeatures]:
-        """Features of images, a batch at a time."""
+        """Yield the features of images in batches."""
         if isinstance(images, ImageFeatures):
             yield images
             return
@@ -177,19 +177,19 @@ class Classifier:
             yield self.encode(several[start : start + _BATCH])
 
     def encode(self, images: Sequence[ImageLike]) -> ImageFeatures:
-        """Pooled (B, e) and token (B, V, e) features: the part of a prediction that is the same for all clients."""
+        """Return pooled (B, e) and token (B, V, e) features, which are the same for all clients."""
         return self.encode_pixels(torch.stack([self.transform(open_image(image)) for image in images]))
 
     @torch.no_grad()
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
-        """The same of what `fedotp.clip.preprocess` or `transform` made of images: (B, 3, H, W), normalised."""
+        """Encode normalised pixels (B, 3, H, W) from `fedotp.clip.preprocess` or `transform`."""
         device = self.tower.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.image_precision == "bfloat16"):
             features = self.tower.encode_image(pixels.to(device))
         return as_stored(features, self.storage, self.task.dtype)
 
     def _judged(self, parts: Iterable[ImageFeatures], *, with_looks: bool = True) -> tuple[Floats, Floats]:
-        """Probabilities (n, K) of images, and what they look like (n, e), where that is asked for."""
+        """Return probabilities (n, K) of images and, if requested, their looks (n, e)."""
         probabilities, looks = [np.empty((0, len(self.classes)))], [np.empty((0, self.tower.config.embed_dim))]
         for image in parts:
             scores = self.predictor.scores(_one_client(image))
@@ -198,18 +198,18 @@ class Classifier:
         return np.concatenate(probabilities), np.concatenate(looks)
 
     def explain(self, image: ImageLike | ImageFeatures, label: str | None = None, *, mass: float | None = None) -> Maps:
-        """Where the prompts of the class `label` (the predicted one if not given) look in one image.
+        """Return maps of where the prompts of the class `label` (default: the predicted one) look in one image.
 
-        `mass` is the share of the image that is transported, the run's own if not given.
+        `mass` is the share of the image that is transported; default: that of the run.
         """
         if mass is not None:
             return self.with_mass(mass).explain(image, label)
         features = image if isinstance(image, ImageFeatures) else self.encode([image])
         if len(features.pooled) != 1:
-            raise FedotpError(f"one image is explained at a time, not {len(features.pooled)}")
+            raise FedotpError(f"explain needs one image, got {len(features.pooled)}")
         label = self.predict(features).labels[0] if label is None else label
         if label not in self.classes:
-            raise FedotpError(f"no class is called {label!r}; the classes are {listed(self.classes)}")
+            raise FedotpError(f"unknown class {label!r}; the classes are {listed(self.classes)}")
         place = torch.tensor([[self.classes.index(label)]], device=features.tokens.device)
         alone = _one_client(features)
         similar = self.predictor.similarity(alone.tokens, place)  # (1, 1, V, N)
@@ -217,27 +217,27 @@ class Classifier:
         return Maps(label, self._on_grid(similar), plan, tuple(str(self.kinds[n]) for n in self.predictor.shown))
 
     def _on_grid(self, values: Tensor) -> Floats:
-        """From (1, 1, V, N) to (N, g, g)."""
+        """Reshape (1, 1, V, N) to (N, g, g)."""
         return values[0, 0].T[self.predictor.shown].reshape(-1, self.grid, self.grid).double().cpu().numpy()
 
-    # Others of its kind ------------------------------------------------------------------------------------
+    # Modified classifiers ----------------------------------------------------------------------------------
 
     def with_mass(self, mass: float) -> "Classifier":
-        """The same prompts with another share of the image transported."""
+        """Return this classifier with another share of the image transported."""
         return replace(self, predictor=self.predictor.with_mass(mass), calibration=None)
 
     def with_dial(self, dial: Dial) -> "Classifier":
-        """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way.
+        """Return this classifier with the mass divided differently between global (dial 0) and local prompts (1).
 
-        "confidence" divides it for every image, by how certain both are of it.
+        "confidence" divides it for every image by the confidence of both.
         """
         return replace(self, predictor=self.predictor.with_dial(dial), calibration=None)
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
-        """The same prompts with other class names: the text tower reads any words behind the learned vectors."""
+        """Return this classifier with other class names, which can be any words."""
         names = tuple(name.strip() for name in classes)
         if len(names) < 2:
-            raise FedotpError("give at least two class names: there is nothing to distinguish")
+            raise FedotpError(f"give at least two class names, got {len(names)}")
         for name in names:
             if not name or names.count(name) > 1:
                 raise FedotpError(f"class name {name!r} is {'given twice' if name else 'empty'}; give every class once")
@@ -249,14 +249,13 @@ class Classifier:
     def with_prior(
         self, strength: float | None = None, frequencies: Mapping[str, float] | None = None, smoothing: float = 0.0
     ) -> "Classifier":
-        """The same prompts with another class prior: classes that are frequent are predicted more readily.
+        """Return this classifier with another class prior, which favours frequent classes.
 
         Args:
-            strength: how much it counts: 0 for nothing, 1 as Bayes' rule has it. If not given, it stays as it is; with
-                frequencies, 0 becomes 1.
-            frequencies: by the name of every class, a share or a number of images. If not given, they stay as they are:
-                at first those of the client's training images.
-            smoothing: is added to each of the `frequencies`, for numbers of images that may be 0.
+            strength: 0 for none, 1 for Bayes' rule; default: unchanged, or 1 instead of 0 with `frequencies`.
+            frequencies: a share or a number of images for every class name; default: unchanged, initially those of the
+                client's training images.
+            smoothing: added to each of the `frequencies`, for numbers of images that can be 0.
         """
         known = self.prior or unknown_frequencies(f"the class frequencies of {self.client} are unknown")
         prior = known.changed(self.classes, strength, frequencies, smoothing)
@@ -265,62 +264,62 @@ class Classifier:
         return replace(self, prior=prior, calibration=None)
 
     def without_frequencies(self) -> "Classifier":
-        """The same without class prior and class frequencies, to give it away without them."""
+        """Return this classifier without class prior and class frequencies, to share it without them."""
         return replace(self.with_prior(0), prior=None)
 
     def calibrated(
         self, images: Sequence[ImageLike] | ImageFeatures, labels: Sequence[str], *, score: Score = SCORE
     ) -> "Classifier":
-        """The same with limits, by images that it did not train on and the names of their classes.
+        """Return this classifier, calibrated with images that it did not train on and the names of their classes.
 
-        What is promised holds for images that are exchangeable with these: of the same kind, with classes as frequent.
-        With another mass, dial, class prior or other classes it has to be calibrated again.
+        The guarantee holds for images that are exchangeable with these: of the same kind, with the same class
+        frequencies. Another mass, dial, class prior or other classes need another calibration.
         """
         return self._calibrated(self._encoded(images), labels, score)
 
     def _calibrated(self, parts: Iterable[ImageFeatures], labels: Sequence[str], score: Score) -> "Classifier":
         if unknown := next((name for name in labels if name not in self.classes), None):
-            raise FedotpError(f"no class is called {unknown!r}; the classes are {listed(self.classes)}")
+            raise FedotpError(f"unknown class {unknown!r}; the classes are {listed(self.classes)}")
         probabilities, looks = self._judged(parts)
         if len(labels) != len(looks):
-            raise FedotpError(f"{len(labels):,} labels for {len(looks):,} calibration images")
+            raise FedotpError(f"expected a label for each of {len(looks):,} calibration images, got {len(labels):,}")
         numbers = np.array([self.classes.index(name) for name in labels], np.int64)
         return replace(self, calibration=Calibration.of(probabilities, numbers, looks, score, self.log_prior))
 
     @property
     def log_prior(self) -> Floats | None:
-        """(K,) what the class prior adds to the logarithms of the probabilities; None for nothing."""
+        """(K,) addition of the class prior to the log probabilities; None for nothing."""
         prior = self.predictor.prior
         return None if prior is None else prior[0].cpu().numpy()
 
     # From and to files -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-        """Write it as a bundle, a folder that appears whole or not at all.
+        """Write it as a bundle, atomically.
 
         Args:
-            force: replace a bundle that is there already; anything else is never replaced.
-            with_memory: include the features of the client's training images, where the method looks them up. They
-                derive from private images, so that they have to be asked for by name.
+            force: overwrite an existing bundle, but nothing else.
+            with_memory: include the features of the client's training images, if the method uses them; they derive from
+                private images.
         """
         from fedotp.classifier._bundle import save_bundle
 
         save_bundle(self, folder, force=force, with_memory=with_memory)
 
     def save_onnx(self, path: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-        """Write it as an ONNX file; arguments as of `save`."""
+        """Write it as an ONNX file; arguments as for `save`."""
         from fedotp.classifier._onnx import save_onnx
 
         save_onnx(self, path, force=force, with_memory=with_memory)
 
 
 def looks_of(image: ImageFeatures) -> Floats:
-    """What images look like (..., e), of their tokens (..., V, e): the direction of the patches' mean direction."""
+    """Return the looks (..., e) of images from tokens (..., V, e): the normalised mean of normalised patches."""
     patches = F.normalize(image.tokens.double(), dim=-1).mean(-2)
     looks: Floats = F.normalize(patches, dim=-1).cpu().numpy()
     return looks
 
 
 def _one_client(image: ImageFeatures) -> ImageFeatures:
-    """With a client axis in front, C = 1."""
+    """Add a client axis in front, C = 1."""
     return ImageFeatures(image.pooled[None], image.tokens[None])

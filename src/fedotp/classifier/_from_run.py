@@ -1,7 +1,4 @@
-"""The classifiers of a run's clients.
-
-They need its directory and the backbone; its data only where the method or the class prior needs them.
-"""
+"""The classifiers of a run's clients, from its directory and the backbone; some methods and priors need its data."""
 
 import hashlib
 import logging
@@ -33,14 +30,14 @@ from fedotp.runs.one import Prepared, StoredParameters, load_backbone, load_data
 
 TEST = "test"  # in place of a folder
 _BATCH = 64  # images read at a time
-_MOST_BYTES = 4 << 30  # of a client's tensors
-_MOST_RESULT_BYTES = 16 << 20  # of what was written when it joined
+_MOST_BYTES = 4 << 30  # size limit of a client's tensors
+_MOST_RESULT_BYTES = 16 << 20  # size limit of a result of `fedotp join`
 
 log = logging.getLogger("fedotp.classifier")
 
 
 class RunClassifiers:
-    """The classifiers of all clients of one run, those that joined it later included."""
+    """The classifiers of all clients of one run, including those that joined later."""
 
     def __init__(
         self,
@@ -51,20 +48,18 @@ class RunClassifiers:
         prior: float | None = None,
         frequencies: Mapping[str, float] | None = None,
     ) -> None:
-        """Load the backbone (another file of the same weights, if given) and read the run's prompts.
+        """Load the backbone (or another file of the same weights) and read the run's prompts.
 
-        Classifiers have the class prior of the run's evaluation, but for a strength `prior` and `frequencies` given.
+        The class prior is that of the run's evaluation, unless the strength `prior` or `frequencies` are given.
         """
         self.run = RunDirectory.open(run)
         self._strength, self._frequencies = prior, frequencies
         if self.run.config.data.labels == "shuffled":
-            raise FedotpError(
-                f"{run} was trained on shuffled labels: it is a control, and its classifiers are of no use"
-            )
+            raise FedotpError(f"{run} was trained on shuffled labels: it is a control, its classifiers are unusable")
         if wrong := self.run.config.authors.wrong_data:
             raise FedotpError(
-                f"{run} has authors.{wrong[0]} = true: it is for comparison with the authors' code, and its "
-                "classifiers are of no use"
+                f"{run} has authors.{wrong[0]} = true: it is for comparison with the authors' code, its classifiers "
+                "are unusable"
             )
         self._stored = StoredParameters.of(self.run)
         config, manifest = self.run.config, self.run.manifest
@@ -85,7 +80,7 @@ class RunClassifiers:
         return (*there, *(name for name in joined if name not in self._trained))
 
     def classifier(self, client: str) -> Classifier:
-        """The classifier of `client`, one of the `names`."""
+        """Make the classifier of `client`, one of the `names`."""
         number = self._trained.index(client) if client in self._trained else None
         params, memory = self._joined(client) if number is None else self._own(number)
         site = client if number is None else self.run.manifest["domains"][number]
@@ -103,19 +98,19 @@ class RunClassifiers:
         return self._with_prior(made, number)
 
     def calibrated(self, client: str, by: str | Path, score: Score) -> Classifier:
-        """The classifier of `client`, calibrated by a folder of images, or by its own test images (`TEST`)."""
+        """Make the classifier of `client`, calibrated with a folder of images or its own test images (`TEST`)."""
         if by != TEST:
             return calibrated_by(self.classifier(client), by, score=score, trained=self._contents_trained)
         if client not in self._trained:
-            raise FedotpError(f"{client} joined the run later, which does not know its images: calibrate by a folder")
+            raise FedotpError(f"{client} joined later, so its test images are unknown: calibrate it with a folder")
         try:
             prepared, simulator = self._restored
         except FedotpError as error:
-            raise FedotpError(f"cannot calibrate by the test images of {client}: {error}") from error
+            raise FedotpError(f"cannot calibrate with the test images of {client}: {error}") from error
         test, task = simulator.data.test, self._task
         rows = test.clients[self._trained.index(client)]  # (n,)
         if not len(rows):
-            raise FedotpError(f"{client} has no test images to calibrate by; give a folder of its images")
+            raise FedotpError(f"{client} has no test images for calibration; give a folder of its images")
         kept, left_out = once([prepared.encoded.test.contents[row] for row in rows], self._contents_trained)
         if left_out:
             log.warning("%s", line_of(len(kept), left_out))
@@ -129,19 +124,19 @@ class RunClassifiers:
 
     @property
     def _contents_trained(self) -> frozenset[bytes]:
-        """The digests of the images that some client has trained on; none where the data are not here."""
+        """Digests of the training images of all clients; none if the data are not available."""
         try:
             return frozenset(self._restored[0].encoded.train.contents)
         except FedotpError:
             return frozenset()
 
     def _own(self, number: int) -> tuple[Parameters, Memory | None]:
-        """Parameters (1, ...) and memory of a client of the run."""
+        """Return parameters (1, ...) and memory of a client of the run."""
         method, alone = self.run.config.method, np.array([number])
         if self.run.is_deployed and (method.private(self._task) or method.uses_memory or method.finetune_epochs != 0):
             raise FedotpError(
-                f"{self.run.path} is the server's: what {self._trained[number]} keeps of {method.title} "
-                "is at that site alone, as a bundle: the folder classifier in its --state"
+                f"{self.run.path} is a run of real sites: the private parameters of {self._trained[number]} are stored "
+                "only at that site; use the bundle in the folder classifier of its --state"
             )
         if method.finetune_epochs != 0:
             ((_, params),) = self._federation.deployed(alone, new=number in self._held_out)
@@ -154,12 +149,11 @@ class RunClassifiers:
         return params, self._federation.data.memory(alone, self._task.device, self._task.dtype)
 
     def _joined(self, client: str) -> tuple[Parameters, Memory | None]:
-        """Parameters (1, ...) of a client of `fedotp join`."""
+        """Return parameters (1, ...) of a client of `fedotp join`."""
         method, folder = self.run.config.method, self.run.path / "joined" / client
         if method.uses_memory or method.finetune_epochs != 0:
             raise FedotpError(
-                f"{method.title} needs the images of {client} itself, and the run does not know where they are; "
-                "only clients of the run can be used"
+                f"{method.title} needs the images of {client}, which the run does not contain; use a client of the run"
             )
         path = folder / "private.safetensors"
         initial = method.private(self._task)
@@ -170,13 +164,13 @@ class RunClassifiers:
         shapes = {name: tuple(value.shape) for name, value in private.items()}
         expected = {name: tuple(value.shape) for name, value in initial.items()}
         if shapes != expected:
-            raise FedotpError(f"{path} holds {shapes}, but the run's clients keep {expected}; join the client again")
+            raise FedotpError(f"{path}: expected tensors {expected}, got {shapes}; join the client again")
         return self._stored.deployed(method, self._task, private, None), None
 
     # Class frequencies -------------------------------------------------------------------------------------
 
     def _with_prior(self, made: Classifier, number: int | None) -> Classifier:
-        """The classifier of a client with its class prior; `number` is None for one of `fedotp join`."""
+        """Add a client's class prior; `number` is None for one of `fedotp join`."""
         evaluation, strength = self.run.config.evaluation, self._strength
         if number is None:
             known = self._joined_prior(made.client)
@@ -188,17 +182,17 @@ class RunClassifiers:
             elif strength is None:
                 with self._for_frequencies_of(made.client):
                     strength = self._restored[1].tester.class_prior(number, made.params)["strength"]
-        made = replace(made, prior=replace(known, strength=0.0))  # nothing is counted before it is needed
+        made = replace(made, prior=replace(known, strength=0.0))  # counts images only when needed
         return made.with_prior(strength or self._strength, self._frequencies)
 
     def _counted(self, client: str, number: int) -> Floats:
-        """The class counts (K,) of a client's training images."""
+        """Return the class counts (K,) of a client's training images."""
         with self._for_frequencies_of(client):
             return self._class_counts[number].astype(np.float64)
 
     @cached_property
     def _class_counts(self) -> Ints:
-        """Those of all clients (C, K), from the labels alone where all images are used."""
+        """Class counts of all clients (C, K), from the labels alone if all images are used."""
         data = self.run.config.data
         if data.skip_broken:
             return self.run.partition.counts(self._restored[0].dataset)
@@ -209,25 +203,25 @@ class RunClassifiers:
 
     @contextmanager
     def _for_frequencies_of(self, client: str) -> Iterator[None]:
-        """What is not there is said to be needed for the class frequencies."""
+        """Explain errors as missing class frequencies."""
         try:
             if self.run.is_deployed:
-                raise FedotpError("they are at that site alone, in the folder classifier in its --state")
+                raise FedotpError("they are stored only at that site, in the folder classifier of its --state")
             yield
         except FedotpError as error:
             raise FedotpError(
-                f"the class prior needs the class frequencies of {client}: {error}; without them give --prior 0 "
-                "(prior=0) or --frequencies (frequencies=...)"
+                f"the class prior needs the class frequencies of {client}: {error}; give --frequencies "
+                "(frequencies=...) or --prior 0 (prior=0)"
             ) from error
 
     def _joined_prior(self, client: str) -> ClassPrior:
-        """That of a client of `fedotp join`, as it was evaluated when it joined."""
+        """Read the class prior of a client of `fedotp join` from its result."""
         path = self.run.path / "joined" / client / "result.json"
         with located(str(path)):
             try:
                 found = parse_json(read_regular(path, _MOST_RESULT_BYTES).decode("utf-8"))
             except (OSError, ValueError) as error:
-                raise FedotpError(f"cannot be read: {error}") from error
+                raise FedotpError(f"cannot read the file: {error}") from error
             prior = found.get("prior") if isinstance(found, dict) else None
             if not isinstance(prior, dict):
                 return unknown_frequencies(f"{client} joined without its class frequencies: join it again")
@@ -235,14 +229,14 @@ class RunClassifiers:
 
     @cached_property
     def _restored(self) -> tuple[Prepared, Simulator]:
-        """The whole federation, with its images."""
+        """The restored federation with its images."""
         return restore(self.run.path, self._changes)
 
     @property
     def _federation(self) -> Simulator:
-        """The same, for methods that predict with the help of the images."""
+        """The restored federation, for methods that need images for predictions."""
         title = self.run.config.method.title
         try:
             return self._restored[1]
         except FedotpError as error:
-            raise FedotpError(f"{title} predicts with the help of the client's own images: {error}") from error
+            raise FedotpError(f"{title} needs the client's own images for predictions: {error}") from error

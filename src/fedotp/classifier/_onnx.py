@@ -1,8 +1,8 @@
-"""A client's classifier as one ONNX file: image tower, folded classifier and scores, for machines without Python.
+"""Export of a client's classifier as one ONNX file: image tower, folded classifier and scores.
 
-image          uint8 (B, size, size, 3)   RGB, as `Classifier.transform.crop` cuts it; normalised inside
+image          uint8 (B, size, size, 3)   RGB, output of `Classifier.transform.crop`; normalised inside
 probabilities  float32 (B, K)             in the order of the metadata's `classes`
-scores         float32 (B, K)             what the softmax is taken of, before temperature and class prior
+scores         float32 (B, K)             input of the softmax, before temperature and class prior
 """
 
 import contextlib
@@ -25,23 +25,23 @@ from fedotp.clip import CHANNELS, ImageFeatures
 from fedotp.data.store import as_stored
 from fedotp.errors import FedotpError
 
-OPSET = 18  # of the operators; runtimes from 2023 on have it
+OPSET = 18  # supported by runtimes since 2023
 
 
 def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, with_memory: bool = False) -> None:
-    """Write an ONNX file; it appears whole or not at all. Any number of images at a time may be given to it.
+    """Write an ONNX file atomically, for batches of any size.
 
     Args:
-        force: replace a file that is there already.
+        force: overwrite an existing file.
         with_memory: as for `Classifier.save`.
     """
     target = Path(path)
     require_memory_may_leave(classifier, with_memory)
     if target.exists() and not force:
-        raise FedotpError(f"{target} exists already; choose another name, or say --force to replace the file")
+        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
     _require_packages()
     program = _exported(classifier)
-    # what a program needs to know that has the file only; values are text, as ONNX wants it
+    # makes the file self-contained; ONNX requires text
     program.model.metadata_props["classes"] = json.dumps(list(classifier.classes))
     program.model.metadata_props["fedotp"] = json.dumps(facts(classifier))
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -56,7 +56,7 @@ def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, 
 
 
 class _Graph(nn.Module):
-    """From pixels to probabilities, without the text tower: its work is done."""
+    """Graph from pixels to probabilities, without the text tower."""
 
     pixel_mean: Tensor
     pixel_std: Tensor
@@ -70,7 +70,7 @@ class _Graph(nn.Module):
         self.register_buffer("pixel_std", torch.tensor(std)[:, None, None], persistent=False)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, size, size, 3) -> probabilities and scores (B, K)."""
+        """Compute probabilities and scores (B, K) of images (B, size, size, 3)."""
         predictor, task = self.classifier.predictor, self.classifier.task
         pixels = (image.movedim(-1, -3).to(torch.float32) / 255 - self.pixel_mean) / self.pixel_std
         tokens = self.visual(pixels)  # (B, 1 + V, e)
@@ -81,12 +81,12 @@ class _Graph(nn.Module):
 
 @torch.no_grad()
 def _exported(classifier: Classifier) -> Any:
-    """The program that torch makes of it."""
+    """Export the classifier as an ONNX program."""
     size = classifier.tower.config.image_size
     example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
     graph = _Graph(classifier).eval()
     with ot.as_graph(), _quietly():
-        graph(example)  # what is computed once and kept is computed now, and not by the exporter
+        graph(example)  # fills caches before the exporter traces it
         program = torch.export.export(graph, (example,), dynamic_shapes=({0: torch.export.Dim("images", min=1)},))
         return torch.onnx.export(
             program,
@@ -108,7 +108,7 @@ def _require_packages() -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the exporter's remarks on its own inside."""
+    """Suppress the exporter's log messages and warnings."""
     logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     before = [log.level for log in logs]
     try:

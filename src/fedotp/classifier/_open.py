@@ -1,4 +1,4 @@
-"""From a path to classifiers, calibrated where that is asked for: a run has many, a bundle one."""
+"""Loading of classifiers from a run (one per client) or a bundle (one), with optional calibration."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from fedotp.runs.directory import find_runs
 
 @dataclass(frozen=True, eq=False)
 class Classifiers:
-    """The classifiers to be found at `path`, by client; each is made when it is first asked for."""
+    """The classifiers at `path`, by client; each is made on first use."""
 
     path: Path
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Classifiers:
         return f"<Classifiers in {self.path}: {listed(self.names)}>"
 
     def __getitem__(self, client: str | None) -> Classifier:
-        """The classifier of `client`; None will do where there is one only."""
+        """Return the classifier of `client`; None is sufficient if there is only one."""
         name = _choose(client, self.names, str(self.path))
         if name not in self._made:
             self._made[name] = self.make(name)
@@ -44,19 +44,19 @@ def open_classifiers(
     prior: float | None = None,
     frequencies: Mapping[str, float] | None = None,
 ) -> Classifiers:
-    """The classifiers of a run or of a bundle, as the folder is one or the other; arguments as of `load`."""
+    """Open the classifiers of a run or a bundle; arguments as for `load`."""
     folder = Path(path).expanduser()
     folder = folder.parent if folder.name == FACTS else folder
     if (folder / FACTS).is_file():
         bundle = Bundle(folder).classifier(backbone=backbone, device=device).with_prior(prior, frequencies)
         if calibrate == TEST:
-            raise FedotpError(f"{path} is a bundle and knows no test images; calibrate it by a folder of images")
+            raise FedotpError(f"{path} is a bundle without test images; calibrate it with a folder of images")
         if calibrate is not None:
             bundle = calibrated_by(bundle, calibrate, score=score)
         return Classifiers(folder, (bundle.client,), lambda _: bundle)
     if not (folder / "config.toml").is_file():
         within = [str(run.path) for run in find_runs(folder)[:4]] if folder.is_dir() else []
-        hint = f"runs in it are {', '.join(within)}" if within else "`fedotp run` makes runs, `fedotp export` bundles"
+        hint = f"it contains the runs {', '.join(within)}" if within else "see `fedotp run` and `fedotp export`"
         raise FedotpError(f"{path} is neither a run nor a bundle: it has no config.toml and no {FACTS}; {hint}")
     run = RunClassifiers(folder, backbone=backbone, device=device, prior=prior, frequencies=frequencies)
     if calibrate is None:
@@ -75,18 +75,18 @@ def load(
     prior: float | None = None,
     frequencies: Mapping[str, float] | None = None,
 ) -> Classifier:
-    """The classifier of `client` from a run, or the one in a bundle.
+    """Load the classifier of `client` from a run, or the one in a bundle.
 
     Args:
-        path: directory of a run, or a bundle that `fedotp export` made.
-        client: may be left out where there is one only.
-        backbone: a file of the backbone's weights, where those named in the run are not here.
-        device: "auto" for a GPU where there is one, or for example "cpu".
-        calibrate: a folder of the client's own images, of which the test images are taken, or "test" for its test
-            images in the run; with them there are prediction sets and p-values (docs/limits.md).
-        score: what the sets are made by.
-        prior: another strength of the class prior than that of the run's evaluation, as for `Classifier.with_prior`.
-        frequencies: other class frequencies, likewise.
+        path: directory of a run, or a bundle from `fedotp export`.
+        client: its name; optional if there is only one client.
+        backbone: a file of the backbone's weights, if the path in the run is not valid here.
+        device: "auto" for a GPU if available, or for example "cpu".
+        calibrate: a folder of the client's own images, of which the test images are used, or "test" for its test images
+            in the run; enables prediction sets and p-values (docs/limits.md).
+        score: the conformal score.
+        prior: strength of the class prior, as for `Classifier.with_prior`; default: that of the run's evaluation.
+        frequencies: class frequencies, as for `Classifier.with_prior`.
 
     Examples:
         >>> import fedotp                                                  # doctest: +SKIP
@@ -98,12 +98,12 @@ def load(
 
 
 def _choose(client: str | None, names: Sequence[str], where: str) -> str:
-    """The client called `client`; refuse what is not there with what is."""
+    """Return the name of the client, or raise an error that lists the valid names."""
     if client is None and len(names) == 1:
         return names[0]
     if client is not None and client in names:
         return client
-    what = "say which client" if client is None else f"{where} has no client {client!r}"
+    what = "give the name of a client with --client" if client is None else f"{where} has no client {client!r}"
     near = difflib.get_close_matches(client or "", names, n=3)
     if near:
         raise FedotpError(f"{what}; did you mean {' or '.join(near)}?")

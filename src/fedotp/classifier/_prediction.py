@@ -1,4 +1,4 @@
-"""What a classifier says of images."""
+"""Predictions and maps of a classifier."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from fedotp.errors import FedotpError
 from fedotp.limits import FLAGGED
 
 Floats = NDArray[np.float64]
-_SHOWN = 3  # images that a prediction's `repr` names
+_SHOWN = 3  # images in the `repr` of a prediction
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +18,8 @@ class Prediction:
     """Probabilities (n, K) of n images for the K `classes`.
 
     Attributes:
-        members: (n, K) which classes are in the prediction sets, where a coverage was asked for.
-        p_values: (n,) how often one of the site's own images is at least as outlying; None without a calibration.
+        members: (n, K) members of the prediction sets; None without a coverage.
+        p_values: (n,) share of the site's own images that are at least as outlying; None without a calibration.
     """
 
     classes: tuple[str, ...]
@@ -39,7 +39,7 @@ class Prediction:
         return [self.classes[k] for k in self.probabilities.argmax(-1)]
 
     def top(self, k: int = 3) -> list[list[tuple[str, float]]]:
-        """The `k` most probable classes of each image with their probabilities, falling."""
+        """Return the `k` most probable classes of each image with their probabilities, descending."""
         order = np.argsort(-self.probabilities, axis=-1, kind="stable")[:, :k]
         return [
             [(self.classes[i], float(row[i])) for i in best]
@@ -50,14 +50,14 @@ class Prediction:
     def sets(self) -> list[list[str]]:
         """The prediction set of each image, its most probable classes first."""
         if self.members is None:
-            raise FedotpError("no prediction sets without a coverage: say predict(images, coverage=0.9)")
+            raise FedotpError("prediction sets need a coverage: use predict(images, coverage=0.9)")
         ordered = self.top(len(self.classes))
         inside = [{self.classes[k] for k in np.flatnonzero(row)} for row in self.members]
         return [[name for name, _ in names if name in own] for names, own in zip(ordered, inside, strict=True)]
 
     @property
     def unlike(self) -> NDArray[np.bool_]:
-        """Which images (n,) are unlike those the site calibrated on: one in twenty of its own is, too."""
+        """True for images (n,) flagged as unlike the site's; at most 5 % of its own images are flagged."""
         if self.p_values is None:
             return np.zeros(len(self.probabilities), bool)
         return self.p_values <= FLAGGED
@@ -65,15 +65,15 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """What each of a client's N prompts makes of the g x g patches of an image, for the class `label`.
+    """Maps of a client's N prompts over the g x g patches of an image, for the class `label`.
 
-    Prompts of other clients, where it has some, are not among them.
+    Prompts of other clients are not included.
 
     Attributes:
         similarity: (N, g, g) cosines of patches and prompts.
-        plan: (N, g, g) the transport plan T; all patches together hold a mass of 1, the prompts receive
-            their shares of the transported mass. None for a method that looks at the image as a whole.
-        kinds: (N,) what the prompts are: "global", "local", ...
+        plan: (N, g, g) the transport plan T from patches, with a total mass of 1, to the prompts, which receive their
+            shares of the transported mass. None for a method without transport.
+        kinds: (N,) kinds of prompts: "global", "local", ...
     """
 
     label: str

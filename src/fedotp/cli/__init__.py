@@ -1,4 +1,4 @@
-"""The `fedotp` command: parsing and printing; the work is done in the other rooms."""
+"""The `fedotp` command line: parses arguments, calls the other packages and prints results."""
 
 import atexit
 import errno
@@ -51,11 +51,11 @@ _PANELS = {
     "Trust": ("audit", "forget"),
 }
 """All commands, in the order of `fedotp --help`."""
-_WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that choose how threads wait
+_WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that control how OpenMP threads wait
 
 
 class _Commands(TyperGroup):
-    """All commands, in panels. Each has `--import`, and help that does not depend on typer's version or line ends."""
+    """All commands, in panels; adds `--import` to each, and makes help independent of typer's version."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -81,14 +81,14 @@ class _Commands(TyperGroup):
 
 
 def _walk(command: Any) -> Iterator[Any]:
-    """A command of click's, and all commands below it."""
+    """Yield a click command and all its subcommands."""
     yield command
     for below in getattr(command, "commands", {}).values():
         yield from _walk(below)
 
 
 def _name_imports(context: Any, _option: object, names: Sequence[str] | None) -> Sequence[str] | None:
-    """Those before the command and those after it count together."""
+    """Collect the imports given before and after the command."""
     if names:
         context.meta[VARIABLE] = [*context.meta.get(VARIABLE, ()), *names]
         name_imports(context.meta[VARIABLE])
@@ -126,8 +126,8 @@ def _root(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import methods, data sets or partition schemes that you wrote: a module or a file *.py; any number "
-            f"of times. If not given, ${VARIABLE}.",
+            help="Import a module or *.py file that defines methods, data sets or partition schemes; repeatable. "
+            f"Default: ${VARIABLE}.",
             is_eager=True,
         ),
     ] = None,
@@ -139,8 +139,8 @@ def main() -> None:
     """Run the command line; bad input becomes one line on stderr and exit status 2, a temporary failure 75."""
     if not _WAITING & os.environ.keys():
         os.environ["OMP_WAIT_POLICY"] = "passive"  # spinning threads of torch take cores that others need
-    atexit.register(gc.freeze)  # a last collection takes half a second and frees nothing that matters
-    warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata does no harm: we check limits ourselves
+    atexit.register(gc.freeze)  # the final collection takes half a second and frees nothing useful
+    warnings.filterwarnings("ignore", module=r"PIL\.")  # malformed metadata is harmless: fedotp checks sizes
     try:
         try:
             app()
@@ -154,6 +154,6 @@ def main() -> None:
         typer.secho(f"error: {printable(error)}", err=True, fg="red")
         sys.exit(TRY_AGAIN if isinstance(error, TransientError) else 2)
     except SystemExit as end:
-        if end.code == INTERRUPTED:  # an orderly exit takes seconds, in which one more Ctrl-C would print a traceback
+        if end.code == INTERRUPTED:  # an orderly exit takes seconds, in which another Ctrl-C would print a traceback
             end_at_once(INTERRUPTED)
         raise

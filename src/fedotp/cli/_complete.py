@@ -1,7 +1,4 @@
-"""What the shell offers when the tab key is pressed; nothing here imports torch.
-
-Each function yields the words that complete what was typed, with their meanings for shells that show them.
-"""
+"""Tab completion for the shell: each function yields completions and their descriptions. Nothing imports torch."""
 
 import glob
 import textwrap
@@ -9,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Offer = tuple[str, str]
-_SHOWN = 70  # characters of a meaning: typer breaks longer ones into lines, which a shell reads as words
+_SHOWN = 70  # characters of a description: typer wraps longer ones, and the shell reads each line as a word
 
 
 def sources(begun: str) -> Iterator[Offer]:
-    """Presets, and files that end in .toml."""
+    """Yield presets and *.toml files."""
     from fedotp.config import presets
 
     yield from _beginning(begun, presets())
@@ -22,13 +19,13 @@ def sources(begun: str) -> Iterator[Offer]:
 
 
 def sources_or_runs(begun: str) -> Iterator[Offer]:
-    """The same, and directories of runs."""
+    """Yield presets, *.toml files and directories of runs."""
     yield from sources(begun)
     yield from runs(begun)
 
 
 def runs(begun: str) -> Iterator[Offer]:
-    """Directories of runs and folders on the way to them: those in runs/ if nothing was typed yet."""
+    """Yield directories of runs and other folders; those in runs/ if nothing was typed yet."""
     if not begun and Path("runs").is_dir():
         begun = "runs/"
     for name in sorted(glob.glob(f"{glob.escape(begun)}*")):
@@ -40,7 +37,7 @@ def runs(begun: str) -> Iterator[Offer]:
 
 
 def assignments(begun: str) -> Iterator[Offer]:
-    """KEY=VALUE: the keys, and the values of a key that has a few."""
+    """Yield KEY=, or KEY=VALUE for keys with a fixed set of values."""
     from fedotp.config import known_keys
 
     keys = known_keys()
@@ -52,7 +49,7 @@ def assignments(begun: str) -> Iterator[Offer]:
 
 
 def methods(begun: str) -> Iterator[Offer]:
-    """The names of methods, between commas."""
+    """Yield names of methods for a comma-separated list."""
     from fedotp.config import known_methods
 
     before, comma, last = begun.rpartition(",")
@@ -60,7 +57,7 @@ def methods(begun: str) -> Iterator[Offer]:
 
 
 def datasets(begun: str) -> Iterator[Offer]:
-    """The data sets known by name, and folders."""
+    """Yield names of known data sets, and folders."""
     from fedotp.data import DATASETS
 
     yield from _beginning(begun, {name: info.title for name, info in DATASETS.items()})
@@ -69,7 +66,7 @@ def datasets(begun: str) -> Iterator[Offer]:
 
 
 def entries(begun: str) -> Iterator[Offer]:
-    """The tables and figures of the paper."""
+    """Yield the tables and figures of the paper."""
     from fedotp.paper import ENTRIES
 
     yield from _beginning(begun, {name: entry.title for name, entry in ENTRIES.items()})

@@ -1,4 +1,4 @@
-"""Arguments and options of more than one command: an option means the same wherever it occurs."""
+"""Arguments and options shared by several commands."""
 
 import csv
 import os
@@ -15,18 +15,18 @@ from fedotp._files import parse_json
 from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.config import Config
     from fedotp.runs.directory import RunDirectory
 
 # Any command ---------------------------------------------------------------------------------------------------
 
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead, an object a line.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result, no progress.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 DEVICE = "auto"
-DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda:1 ...; auto is a GPU if there is one.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: cpu, cuda:1 ...; auto uses a GPU if available.")]
 BackboneOption = Annotated[
-    str | None, typer.Option(help="File of the backbone's weights, if the run's own path is not valid here.")
+    str | None, typer.Option(help="File of the backbone's weights, if the path in the run is not valid here.")
 ]
 
 # Configurations ------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ SourceArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PRESET|FILE",
-        help=f"A preset (`fedotp presets` lists them) or a file that ends in .toml; {SOURCE} if not given.",
+        help=f"A preset (see `fedotp presets`) or a *.toml file; default: {SOURCE}.",
         autocompletion=_complete.sources,
     ),
 ]
@@ -45,35 +45,31 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change a setting, such as method.mass=0.5; any number of times.",
+        help="Override a setting, for example method.mass=0.5; repeatable.",
         autocompletion=_complete.assignments,
     ),
 ]
-OutOption = Annotated[
-    Path | None, typer.Option(help="The new directory of the run; named after the run, in runs/, if not given.")
-]
+OutOption = Annotated[Path | None, typer.Option(help="Directory of the new run; default: a free name in runs/.")]
 METHODS = "fedotp,promptfl,coop,zeroshot"  # to compare
 
 # Many runs -----------------------------------------------------------------------------------------------------
 
 
 JobsOption = Annotated[
-    int, typer.Option(min=1, help="Processes at a time, each with its own runs and, if there are several, its own GPU.")
+    int, typer.Option(min=1, help="Number of parallel processes; with several GPUs, each process uses its own.")
 ]
 
-_MOST = 10_000  # seeds or splits of a range: each is a run
+_MOST = 10_000  # maximum number of seeds or splits in a range: each is a run
 
-SeedsOption = Annotated[str, typer.Option(help="Seeds, such as 0,1,2 or 0..11.")]
-SplitsOption = Annotated[
-    str | None, typer.Option(help="Splits of the data, such as 0..5; if not given, one: partition.seed.")
-]
+SeedsOption = Annotated[str, typer.Option(help="Seeds, for example 0,1,2 or 0..11.")]
+SplitsOption = Annotated[str | None, typer.Option(help="Data splits, for example 0..5; default: only partition.seed.")]
 ControlsOption = Annotated[
-    bool, typer.Option("--controls", help="Also train every method on shuffled labels; it must be above that.")
+    bool, typer.Option("--controls", help="Also train each method on shuffled labels, as a control.")
 ]
 
 
 def whole_numbers(text: str, option: str) -> list[int]:
-    """The numbers that "0,1,5..7" names."""
+    """Parse numbers and ranges such as "0,1,5..7"."""
     found: list[int] = []
     try:
         for part in text.split(","):
@@ -84,7 +80,7 @@ def whole_numbers(text: str, option: str) -> list[int]:
             found += numbers
     except (ValueError, OverflowError):
         raise FedotpError(
-            f"{option} {text}: must be whole numbers and ranges, separated by commas, for example 0,1,2 or 0..11"
+            f"{option} {text}: must be whole numbers and ranges separated by commas, for example 0,1,2 or 0..11"
         ) from None
     return found
 
@@ -98,18 +94,16 @@ ResumeOption = Annotated[
 RunsArgument = Annotated[
     list[Path],
     typer.Argument(
-        metavar="RUN...", help="Directories of runs, or folders with runs in them.", autocompletion=_complete.runs
+        metavar="RUN...", help="Directories of runs, or folders that contain runs.", autocompletion=_complete.runs
     ),
 ]
-_CLIENT = "Name of a client of the run"
+_CLIENT = "Name of a client in the run"
 ClientOption = Annotated[str | None, typer.Option(metavar="NAME", help=f"{_CLIENT}.")]
-ClientsOption = Annotated[
-    list[str] | None, typer.Option("--client", metavar="NAME", help=f"{_CLIENT}; any number of times.")
-]
+ClientsOption = Annotated[list[str] | None, typer.Option("--client", metavar="NAME", help=f"{_CLIENT}; repeatable.")]
 
 
 def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
-    """The runs named, each once; of a folder that is not a run all runs in it."""
+    """Expand folders into the runs they contain, without duplicates."""
     from fedotp.runs.directory import RunDirectory, find_runs
 
     found: dict[Path, RunDirectory] = {}
@@ -117,10 +111,10 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
         is_run = (path / "config.toml").is_file() or not path.is_dir()
         runs = [RunDirectory.open(path)] if is_run else find_runs(path)
         if not runs:
-            raise FedotpError(f"no runs in {path}; `fedotp run` makes one")
+            raise FedotpError(f"no runs in {path}; create one with `fedotp run`")
         for run in runs:
             with run.reading():
-                run.require_method()  # in one line, and not once for everything that is made of the run
+                run.require_method()  # fails once here, not again for each figure or table
             found.setdefault(run.path.resolve(), run)
     return list(found.values())
 
@@ -130,24 +124,26 @@ def runs_at(paths: Sequence[Path]) -> "list[RunDirectory]":
 ClassifierArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="RUN|BUNDLE", help="Directory of a run, or a bundle of `fedotp export`.", autocompletion=_complete.runs
+        metavar="RUN|BUNDLE",
+        help="Directory of a run, or a bundle from `fedotp export`.",
+        autocompletion=_complete.runs,
     ),
 ]
 CalibrateOption = Annotated[
     str | None,
     typer.Option(
         metavar="FOLDER|test",
-        help="Calibrate with test images of the client: a folder or table, or test for those of the run.",
+        help="Calibrate with test images of the client: a folder, a table, or test for the run's own test images.",
     ),
 ]
 ClassesOption = Annotated[
     str | None,
-    typer.Option(metavar="NAMES|FILE", help="Names of the classes, separated by commas, or a file with one per line."),
+    typer.Option(metavar="NAMES|FILE", help="Class names separated by commas, or a file with one name per line."),
 ]
 
 
 def class_names(given: str) -> list[str]:
-    """Names separated by commas, or the lines of a file."""
+    """Parse class names: separated by commas, or the lines of a file."""
     from fedotp.data import read_lines
 
     path = os.path.expanduser(given)
@@ -162,21 +158,21 @@ PriorOption = Annotated[
         min=0,
         max=10,
         metavar="STRENGTH",
-        help="Strength of the class prior: 0 for none, 1 as Bayes' rule has it; as in the run if not given.",
+        help="Strength of the class prior: 0 for none, 1 for Bayes' rule; default: that of the run.",
     ),
 ]
 FrequenciesOption = Annotated[
     str | None,
     typer.Option(
         metavar="SHARES|FILE",
-        help="Class frequencies for the prior, such as normal=0.9,pneumonia=0.1, or a file *.csv or *.json; those of "
-        "the client's training images if not given.",
+        help="Class frequencies for the prior, for example normal=0.9,pneumonia=0.1, or a *.csv or *.json file; "
+        "default: those of the client's training images.",
     ),
 ]
 
 
 def frequencies_of(given: str | None) -> dict[str, float] | None:
-    """Shares or numbers of images by class: written out, of a JSON object, or of a table *.csv (class,share)."""
+    """Parse shares or numbers of images by class from text, a JSON object or a *.csv table (class,share)."""
     from fedotp.data import read_lines
 
     if given is None:
@@ -197,8 +193,8 @@ def frequencies_of(given: str | None) -> dict[str, float] | None:
             found[name.strip()] = float(share)
         except (TypeError, ValueError):
             raise FedotpError(
-                f"--frequencies {given}: {name.strip()!r} needs a share or a number of images, for example "
-                "normal=0.9,pneumonia=0.1; a table has the columns class,share"
+                f"--frequencies {given}: {name.strip()!r} must have a share or a number of images, for example "
+                "normal=0.9,pneumonia=0.1; a table must have the columns class,share"
             ) from None
     return found
 
@@ -214,51 +210,48 @@ def _of_json(given: str, lines: list[str]) -> list[tuple[Any, ...]]:
 
 
 class ScoreName(StrEnum):
-    """What prediction sets are made by."""
+    """Conformal scores."""
 
     lac = "lac"
     aps = "aps"
 
 
-ScoreOption = Annotated[
-    ScoreName, typer.Option(help="What sets are made by: lac, the smallest on average, or aps, which adapt more.")
-]
+ScoreOption = Annotated[ScoreName, typer.Option(help="Conformal score: lac (smallest sets) or aps (adaptive).")]
 
 # Data and weights ----------------------------------------------------------------------------------------------
 
 DatasetArgument = Annotated[
     str,
     typer.Argument(
-        help="A name from `fedotp data list`, a folder of images, a table *.csv, or hf:<path>.",
+        help="A name from `fedotp data list`, a folder of images, a *.csv table, or hf:<path>.",
         autocompletion=_complete.datasets,
     ),
 ]
 RootOption = Annotated[
-    Path | None,
-    typer.Option(help="Folder that holds the data sets; $FEDOTP_CACHE/data or the user's cache if not given."),
+    Path | None, typer.Option(help="Folder of the data sets; default: $FEDOTP_CACHE/data or the user's cache.")
 ]
 GroupsOption = Annotated[
-    str, typer.Option(help="A regular expression that finds patients or parts in paths, as data.groups.")
+    str, typer.Option(help="Regular expression that finds the patient or other group in a path, as data.groups.")
 ]
 SiteOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Take the images of this site only: of a table's column site, or a domain's."),
+    typer.Option(metavar="NAME", help="Use only the images of this site (column site of a table) or domain."),
 ]
 WindowOption = Annotated[
-    str, typer.Option(metavar="WINDOW", help="How greys of more than 8 bits are mapped to 8, as data.window.")
+    str, typer.Option(metavar="WINDOW", help="Range of grey values to map to 8 bits, as data.window.")
 ]
-WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; by default as the cores allow.")]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Decoding threads; default: from the number of cores.")]
 
 
 def config_of(dataset: str, root: Path | None, changes: list[str] | None) -> "Config":
-    """The configuration of a run on `dataset`, with the paper's settings but for `changes`."""
+    """Return the configuration of a run on `dataset`: the paper's settings with `changes`."""
     from fedotp.config import Config, DataSettings
 
     return Config(DataSettings(dataset, root="" if root is None else str(root))).override(changes or [])
 
 
 class Precision(StrEnum):
-    """Floating-point formats, of stored weights and of a tower's computation."""
+    """Floating-point formats of stored weights and computation."""
 
     float32 = "float32"
     float16 = "float16"
@@ -270,27 +263,25 @@ class Precision(StrEnum):
 connection_option = partial(typer.Option, rich_help_panel="Connection")
 KeysOption = Annotated[
     Path | None,
-    connection_option("--keys", metavar="DIR", help="The folder that `fedotp keys make` made for this place."),
+    connection_option("--keys", metavar="DIR", help="Key folder from `fedotp keys make` for this server or site."),
 ]
 InsecureOption = Annotated[
     bool,
-    connection_option("--insecure", help="No encryption and no keys: for trials on one machine, never for patients."),
+    connection_option("--insecure", help="No encryption, no keys: for tests on one machine, never with patient data."),
 ]
 
 
 def require_keys(keys: Path | None, insecure: bool, where: str) -> None:
-    """Refuse both --keys and --insecure, and neither; `where` says which folder to give."""
+    """Require exactly one of --keys and --insecure; `where` describes the folder to give."""
     if (keys is None) != insecure:
-        raise FedotpError(
-            f"give --keys DIR{where}"
-            + (", or --insecure, and not both" if insecure else "; --insecure needs none, on one machine only")
-        )
+        instead = "; it cannot be combined with --insecure" if insecure else ", or --insecure for tests on one machine"
+        raise FedotpError(f"give --keys DIR{where}{instead}")
 
 
 def need_posix(command: str) -> None:
-    """Refuse `command` on Windows: file modes protect keys and private prompts, signals stop a site cleanly."""
+    """Raise an error on Windows, which lacks file modes to protect keys and signals to stop a site cleanly."""
     if sys.platform == "win32":
         raise FedotpError(
-            f"fedotp {command} needs Linux or macOS: on Windows no file modes protect keys and private prompts; "
-            "WSL is Linux, and `fedotp run` simulates a federation here"
+            f"fedotp {command} needs Linux or macOS: Windows has no file modes to protect keys and private prompts; "
+            "use WSL, or simulate a federation with `fedotp run`"
         )

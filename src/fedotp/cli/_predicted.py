@@ -1,4 +1,4 @@
-"""What `fedotp predict` prints of each image: a line, a row of a table, or JSON."""
+"""Output of `fedotp predict` for each image: a line of text, CSV or JSON."""
 
 import csv
 import json
@@ -12,12 +12,12 @@ import typer
 from fedotp._text import printable
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-_FLAG = "unlike what this client was calibrated on"
+_FLAG = "unlike the client's calibration images"
 
 
 @dataclass(frozen=True)
 class Found:
-    """An image file, and its path below the folder that was given: what its maps are called."""
+    """An image file, and its path relative to the given folder, which names its maps."""
 
     path: Path
     name: Path
@@ -25,10 +25,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Shown:
-    """What is known of an image: the best classes, all of them, its p-value, the picture of its maps.
-
-    `set` is its prediction set, the most probable classes first, which holds the true class with the `coverage`.
-    """
+    """The prediction for an image; `set` is its prediction set at `coverage`, the most probable classes first."""
 
     best: list[tuple[str, float]]
     probabilities: dict[str, float]
@@ -40,7 +37,7 @@ class Shown:
 
 
 class Printer:
-    """What is printed of each image."""
+    """Base class of the output formats."""
 
     n_failed = 0
 
@@ -49,13 +46,13 @@ class Printer:
         raise NotImplementedError
 
     def fail(self, image: Found, reason: str) -> None:
-        """Print that an image could not be read."""
+        """Report an unreadable image."""
         self.n_failed += 1
         typer.secho(printable(reason), err=True, fg="red")
 
 
 class LinePrinter(Printer):
-    """One line per image, for people."""
+    """One line of text per image."""
 
     def __init__(self, image_width: int, class_width: int) -> None:
         self.image_width = image_width
@@ -73,7 +70,7 @@ class LinePrinter(Printer):
 
 
 class JsonPrinter(Printer):
-    """One JSON object per image and line."""
+    """One JSON object per image, each on its own line."""
 
     def show(self, image: Found, shown: Shown) -> None:
         name, probability = shown.best[0]
@@ -91,10 +88,10 @@ class JsonPrinter(Printer):
 
 
 class CsvPrinter(Printer):
-    """A table: image, predicted class, its probability, an error if there was one, its set, its p-value, all classes.
+    """CSV with the columns image, predicted, probability, error, set and p_value if requested, and all classes.
 
-    Sets are written as JSON has lists: names may have commas in them. Columns that no image has are left out. Text that
-    a spreadsheet would take for a formula begins with an apostrophe.
+    Sets are JSON lists, since names may contain commas. Text that spreadsheets would take for a formula is prefixed
+    with an apostrophe.
     """
 
     def __init__(self, classes: Sequence[str], *, has_sets: bool, has_p_values: bool) -> None:
@@ -117,6 +114,6 @@ class CsvPrinter(Printer):
 
 
 def _text(value: object) -> str:
-    """A cell of text from elsewhere, such as the name of a file or a class."""
+    """Return untrusted text, such as a file name, as a safe cell."""
     text = printable(value)
     return f"'{text}" if text.startswith(_FORMULA) else text

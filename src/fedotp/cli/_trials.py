@@ -1,4 +1,4 @@
-"""Many runs, and the table of their results."""
+"""Execution of many runs, and the table of their results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,19 +10,16 @@ from rich.console import Console
 from fedotp._system import keep_freed
 from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, listing, print_checks, print_paths
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome, Trial
     from fedotp.runs.tables import Table
 
 
-_WIDE = 110  # characters of a terminal in which there is room for all columns
+_WIDE = 110  # terminal width that fits all columns
 
 
 def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool, against: int = 0) -> "list[Outcome]":
-    """Run what is missing, print and save the table; end the command if not all are complete.
-
-    `against` is the row that the others are compared with.
-    """
+    """Run missing trials, print and save the table, and exit unless all are complete. Row `against` is the baseline."""
     from fedotp.runs.tables import Table
 
     outcomes = execute(trials, folder, jobs, quiet=quiet)
@@ -35,7 +32,7 @@ def run_trials(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: boo
 
 
 def execute(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) -> "list[Outcome]":
-    """Run what is missing; Ctrl-C a second time ends the command."""
+    """Run missing trials; a second Ctrl-C ends the command."""
     keep_freed()
     from fedotp.cli.progress import many_progress, say
     from fedotp.runs.many import run_many
@@ -44,12 +41,12 @@ def execute(trials: "Sequence[Trial]", folder: Path, jobs: int, *, quiet: bool) 
         with many_progress(quiet=quiet) as observer:
             return run_many(trials, folder, jobs=jobs, observer=observer)
     except KeyboardInterrupt:
-        say("stopped at once; the same command continues after the last whole rounds")
+        say("stopped immediately; the same command continues after the last complete rounds")
         raise typer.Exit(INTERRUPTED) from None
 
 
 def require_complete(outcomes: "Sequence[Outcome]") -> None:
-    """Print which runs failed or are left, and end the command if there are any."""
+    """Print failed and incomplete runs, and exit if there are any."""
     from fedotp.cli.progress import say
 
     failed = [outcome for outcome in outcomes if outcome.error]
@@ -59,7 +56,7 @@ def require_complete(outcomes: "Sequence[Outcome]") -> None:
         raise typer.Exit(SOME_FAILED)
     left = sum(not outcome.directory.is_complete for outcome in outcomes)
     if left:
-        say(f"stopped, {left} of {len(outcomes)} runs are left; the same command continues them")
+        say(f"stopped, {left} of {len(outcomes)} runs are incomplete; the same command continues them")
         raise typer.Exit(INTERRUPTED)
 
 
@@ -79,7 +76,7 @@ def _print(table: "Table") -> None:
     print()
     if seen := table.view_tables(with_std=False):
         for views in seen:
-            console.print(cell(f"in views, {views.by}"))
+            console.print(cell(f"views, {views.by}"))
             shown = listing(*labels, "round", *views.titles, right=views.titles)
             for numbers in views.lines:
                 shown.add_row(*map(cell, numbers))

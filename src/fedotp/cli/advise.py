@@ -1,4 +1,4 @@
-"""`fedotp advise`: what to expect of a federation before it trains."""
+"""`fedotp advise`: the expected benefit of a federation, before training."""
 
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ from fedotp._text import percent, printable
 from fedotp.cli._options import SOURCE, JsonOption, QuietOption, SetOption, SourceArgument
 from fedotp.cli.show import cell, command, listing, print_paths
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.advice import Advice
 
 app = typer.Typer()
 
-_MOST_SITES = 20  # listed; --json has all
+_MOST_SITES = 20  # printed; --json contains all
 
 
 @app.command()
@@ -25,12 +25,11 @@ def advise(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Advise before training: does the class prior, sharing, or a personal part pay?
+    """Estimate before training whether the class prior, sharing or personal weights help.
 
-    Nothing is trained: zero-shot CLIP and three ridges in closed form predict
-    every site's training images, each by weights and class counts that it is
-    left out of. Test images are encoded for later runs, and not looked at.
-    The method of the configuration does not matter.
+    Zero-shot CLIP and three closed-form ridge classifiers predict every site's
+    training images by leave-one-out. Test images are encoded for later runs,
+    but not evaluated. The configuration's method is ignored.
 
     \b
     Examples:
@@ -57,7 +56,7 @@ def advise(
 
 
 def _print(advice: "Advice") -> None:
-    """Accuracies, gains, sites, and the recommendation."""
+    """Print accuracies, gains, sites and the recommendation."""
     accuracy, worst, interval = "accuracy", "worst site", "95 % interval"
     table = listing("classifier", accuracy, worst, right=(accuracy, worst))
     for name, mean in advice.accuracy.items():
@@ -81,8 +80,8 @@ def _print(advice: "Advice") -> None:
             table.add_row(cell(site.name), cell(n_images), *(cell(found.points) for found in site.gains.values()))
         Console().print(table)
     note = (
-        f"means over {len(advice.sites)} sites, each training image left out in turn, which overrates sharing where "
-        "sites have few images; a site gains or loses if its own interval leaves out 0"
+        f"means over {len(advice.sites)} sites by leave-one-out, which overestimates the gain from sharing for sites "
+        "with few images; a site gains or loses if its own interval excludes 0"
     )
     Console().print(cell(note, "dim"))
     print()

@@ -1,4 +1,4 @@
-"""`fedotp audit`: what leaks at least, by a run with canaries or by an attack on members."""
+"""`fedotp audit`: lower bounds on leakage, from canaries or a membership attack."""
 
 import json
 from functools import partial
@@ -14,7 +14,7 @@ from fedotp.cli._options import DEVICE, SOURCE, BackboneOption, DeviceOption, Js
 from fedotp.cli.show import SOME_FAILED, cell, facts, listing, print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.audit import Audit, Estimate, Probe
     from fedotp.runs.directory import RunDirectory
     from fedotp.runs.watch import Observer
@@ -32,28 +32,27 @@ SourceArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PRESET|FILE|RUN",
-        help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
+        help=f"A preset, a *.toml file, or the directory of a run; default: {SOURCE}.",
         autocompletion=_complete.sources_or_runs,
     ),
 ]
-CanariesOption = Annotated[int | None, _canary(metavar="M", help="How many canaries.", show_default="500")]
+CanariesOption = Annotated[int | None, _canary(metavar="M", help="Number of canaries.", show_default="500")]
 KindOption = Annotated[
     str | None,
     _canary(
-        metavar="gradients|images",
-        help="What canaries are; gradients if privacy is promised, else images with wrong labels.",
+        metavar="gradients|images", help="Type of canaries; default: gradients with privacy, else mislabelled images."
     ),
 ]
-ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack a run as it is instead.")]
+ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack an existing run instead.")]
 
 
 @app.command()
 def audit(
     source: SourceArgument = None,
     changes: SetOption = None,
-    confidence: Annotated[float, typer.Option(help="Of the bounds and intervals.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of bounds and intervals.")] = 0.95,
     out: Annotated[
-        Path | None, typer.Option(help="The JSON file to write; audit.json or probe.json in the run if not given.")
+        Path | None, typer.Option(help="JSON file to write; default: audit.json or probe.json in the run.")
     ] = None,
     canaries: CanariesOption = None,
     kind: KindOption = None,
@@ -63,12 +62,12 @@ def audit(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what leaks at least: epsilon, by a run with canaries, or membership, by an attack on a run.
+    """Measure a lower bound on leakage: epsilon from canaries, or membership from an attack on a run.
 
-    Without --probe, the federation is run once, in memory, with canaries, and an attacker guesses which of them were
-    in: that bounds epsilon from below. Of a RUN the same federation is run again. The exit status is 1 if the promised
-    epsilon is refuted. With --probe, the loss of images that were trained on is compared with that of test images of
-    the same clients. Both are kept in the run's directory, for the report. Stronger attacks may find more.
+    Without --probe, the federation is run once in memory with canaries, and an attacker guesses which of them were
+    included: this bounds epsilon from below. A RUN is repeated in this way. The exit status is 1 if the promised
+    epsilon is refuted. With --probe, the losses of training images are compared with those of test images of the same
+    clients. Results are saved in the run's directory for the report. Stronger attacks may find more.
 
     \b
     Examples:
@@ -80,13 +79,15 @@ def audit(
     where = source or SOURCE
     directory = _directory(where)
     if directory is not None and changes and out is None:
-        raise FedotpError(f"with --set it is another run than {where}: give --out for the file to write")
+        raise FedotpError(f"--set changes the settings of {where}: give the file to write with --out")
     chosen = [*(changes or []), *([] if device == DEVICE else [f"compute.device={device}"])]
     chosen += [] if backbone is None else [f"backbone.name={backbone}"]
     if probe:
-        _refuse("not with --probe, which trains nothing", canaries=canaries, kind=kind)
+        for name, value in {"canaries": canaries, "kind": kind}.items():
+            if value is not None:
+                raise FedotpError(f"--{name}: unsupported with --probe, which trains nothing; remove it")
         if directory is None:
-            raise FedotpError(f"--probe attacks a run, and {where} is none; give the directory of one")
+            raise FedotpError(f"--probe needs the directory of a run, got {where}")
     from fedotp.audit import probe_run
     from fedotp.cli.progress import run_progress
 
@@ -100,16 +101,10 @@ def audit(
 
 
 def _directory(where: str) -> "RunDirectory | None":
-    """The run at `where`; None if that is a configuration."""
+    """Return the run at `where`; None if that is a configuration."""
     from fedotp.runs.directory import RunDirectory
 
     return RunDirectory.open(where) if Path(where).is_dir() else None
-
-
-def _refuse(why: str, **options: object) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise FedotpError(f"--{name}: {why}; leave it out")
 
 
 def _audit(
@@ -130,7 +125,7 @@ def _audit(
 
 
 def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path | None, *, as_json: bool) -> None:
-    """Write what was found to the file, or into the run, and print it."""
+    """Write the result to the file or into the run, and print it."""
     from fedotp.audit import Audit
     from fedotp.cli.progress import print_json
 
@@ -155,24 +150,22 @@ def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path 
 def _print_audit(found: "Audit") -> None:
     rows: list[tuple[object, ...]] = []
     for name, bound in found.bounds.items():
-        remark = (
-            f"{_LOOKED_AT[name]}: {bound.right} of {bound.guesses} guesses right, {bound.confidence:.0%} confidence"
-        )
-        rows.append(("at least", f"epsilon {bound.epsilon:.3g}", remark))
+        guesses = f"{bound.right} of {bound.guesses} guesses correct, {bound.confidence:.0%} confidence"
+        rows.append(("at least", f"epsilon {bound.epsilon:.3g}", f"{_LOOKED_AT[name]}: {guesses}"))
     if found.upper is None:
-        rows.append(("at most", "anything", "nothing is promised (privacy.unit)"))
+        rows.append(("at most", "unbounded", "no privacy guarantee (privacy.unit)"))
     else:
         rows.append(("at most", f"epsilon {found.upper:.3g}", f"by the accountant; {_UNITS[found.unit]} more or less"))
     first = next(iter(found.bounds.values()))
     rows.append(("at delta", f"{first.delta:g}"))
-    rows.append(("canaries", first.canaries, f"{found.kind}; {first.included} were in"))
+    rows.append(("canaries", first.canaries, f"{found.kind}; {first.included} included"))
     facts(rows)
     if found.is_broken:
-        print("The promise is broken: more leaks than is accounted for.")
+        print("The privacy guarantee is violated: more leaks than the accountant allows.")
 
 
 def _print_probe(found: "Probe") -> None:
-    print(f"{found.members:,} images trained on against {found.others:,} others, clients apart")
+    print(f"{found.members:,} training images against {found.others:,} others, separately for each client")
     shares = sorted(found.control.rates)
     titles = [f"TPR at {share:.0%} FPR" for share in shares]
     table = listing("attack on", "by", "AUC", *titles, right=["AUC", *titles])
@@ -184,9 +177,9 @@ def _print_probe(found: "Probe") -> None:
         rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
         table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
     Console().print(table)
-    print(f"learned: how far the loss is below zero-shot CLIP's; intervals hold together with {found.confidence:.0%}")
+    print(f"learned: reduction of the loss against zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")
     if (most := found.allowed) is not None:
-        print(f"at most: what the account, epsilon {most.epsilon:.3g}, allows any attack on what it covers, on average")
+        print(f"at most: average limit of any attack by the accountant, epsilon {most.epsilon:.3g}")
     print(_verdict(found))
 
 
@@ -198,12 +191,12 @@ def _shown(estimate: "Estimate", unit: float = 1, digits: int = 3) -> str:
 def _verdict(found: "Probe") -> str:
     if not found.is_fair:
         return (
-            "Zero-shot CLIP, which has seen none of them, separates them as well: they differ in more than membership, "
-            "and these numbers do not measure membership alone."
+            "Zero-shot CLIP, trained on none of these images, separates them as well: they differ by more than "
+            "membership, so these numbers do not measure membership alone."
         )
     separating = [attack for attack in found.attacks if attack.separation.auc.low > 0.5]
     if not separating:
-        return "Neither attack separates members from others. Stronger ones may: this is what leaks at least."
+        return "Neither attack separates members from others. Stronger attacks may: this is a lower bound."
     strongest = max(separating, key=lambda attack: attack.separation.auc.value)
     what = f"{strongest.target} by {strongest.score}, AUC {_shown(strongest.separation.auc)}"
-    return f"Members can be recognised: {what}. This is what leaks at least."
+    return f"Members can be recognised: {what}. This is a lower bound."

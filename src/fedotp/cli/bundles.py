@@ -1,4 +1,4 @@
-"""`fedotp export` and `calibrate`: a client's classifier as a folder to copy or an ONNX file, and its limits."""
+"""`fedotp export` and `calibrate`: write a client's classifier as a bundle or ONNX file, and calibrate it."""
 
 import re
 from pathlib import Path
@@ -32,13 +32,12 @@ def export(
     run: RunArgument,
     client: ClientOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The folder or file to write; named after the client, in this folder, if not given."),
+        Path | None, typer.Option(help="Folder or file to write; default: named after the client, in this folder.")
     ] = None,
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="One ONNX file instead: image tower, classifier, scores; no Python needed.")
+        bool, typer.Option("--onnx", help="Write one ONNX file: image tower, classifier and scores, without Python.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite it if it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
     calibrate: CalibrateOption = None,
     score: ScoreOption = ScoreName.lac,
     with_memory: Annotated[
@@ -50,18 +49,17 @@ def export(
     prior: PriorOption = None,
     frequencies: FrequenciesOption = None,
     no_prior: Annotated[
-        bool,
-        typer.Option("--no-prior", help="Leave the client's class frequencies out, and the class prior with them."),
+        bool, typer.Option("--no-prior", help="Omit the client's class frequencies and the class prior.")
     ] = False,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
-    """Write what a client has learned as a small bundle: prompts, class names, class features.
+    """Export a client's trained classifier as a small bundle: prompts, class names, class features.
 
-    --client is needed if the run has several. The backbone is not in the bundle, only its name and digest; with
-    --onnx its image tower is. Either holds the client's private prompt, its class frequencies (but with --no-prior),
-    and of calibration images the scores and the mean and spread of their features: give it only to those who may have
-    that.
+    --client is required if the run has several clients. A bundle contains the name and digest of the backbone; an ONNX
+    file contains its image tower. Both contain the client's private prompt, its class frequencies (unless --no-prior)
+    and, if calibrated, scores of the calibration images and the mean and spread of their features: treat them as
+    confidential.
 
     \b
     Examples:
@@ -75,7 +73,7 @@ def export(
 
     where = "cpu" if onnx else device
     if no_prior and (prior is not None or frequencies is not None):
-        raise FedotpError("--no-prior leaves the class prior out: give it without --prior and --frequencies")
+        raise FedotpError("--no-prior cannot be combined with --prior or --frequencies")
     classifier = load(
         run,
         client,
@@ -102,13 +100,13 @@ def export(
 
 @app.command()
 def calibrate(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of `fedotp export`, or a site's.")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle from `fedotp export` or a site.")],
     images: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Images of the site in a folder per class, or a table *.csv.")
+        str, typer.Argument(metavar="FOLDER", help="Images of the site: a folder per class, or a *.csv table.")
     ],
     site: SiteOption = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also take training images: the site has trained on none of them.")
+        bool, typer.Option("--all", help="Also use training images; only if the site did not train on them.")
     ] = False,
     score: ScoreOption = ScoreName.lac,
     prior: PriorOption = None,
@@ -116,13 +114,12 @@ def calibrate(
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
-    """Calibrate a bundle with labelled images of the site that it did not train on.
+    """Calibrate a bundle with labelled images of the site that were not used for training.
 
-    From then on `fedotp predict --coverage 0.9` gives sets of classes that contain the true one nine times in ten, and
-    images unlike these are flagged. That is guaranteed for images like these: from the same place, classes as frequent.
-    Only test images are taken, also if fedotp draws the split, and images of equal content count once.
-    Their scores, and the mean and spread of their features, are written into the bundle; no image is. --prior and
-    --frequencies are written into it, too: a calibration is of one class prior.
+    Afterwards, `fedotp predict --coverage 0.9` gives sets of classes that contain the true class in 90 % of cases, and
+    flags images unlike the calibration images. The guarantee holds for images from the same source with the same class
+    frequencies. Only test images are used, also if fedotp draws the split; duplicates count once. The bundle stores
+    scores and the mean and spread of features, but no images, and the --prior and --frequencies of the calibration.
 
     \b
     Examples:
@@ -134,7 +131,7 @@ def calibrate(
     from fedotp.classifier import Bundle, calibrated_by, save_calibration
 
     if not (bundle / "bundle.json").is_file():
-        raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; `fedotp export` makes one of a run")
+        raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; create one with `fedotp export`")
     classifier = Bundle(bundle).classifier(backbone=backbone, device=device)
     classifier = classifier.with_prior(prior, frequencies_of(frequencies))
     calibrated = calibrated_by(classifier, images, score=score.value, site=site, every=every, on_left_out=print)
@@ -145,5 +142,5 @@ def calibrate(
 
 
 def _plain(client: str) -> str:
-    """A client's name as that of a folder."""
+    """Return a client's name as a folder name."""
     return re.sub(r"[^\w.-]+", "-", client).strip(".-") or "client"

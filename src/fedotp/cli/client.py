@@ -12,60 +12,56 @@ from fedotp.cli import _options
 from fedotp.errors import FedotpError
 from fedotp.flower.site import SiteSettings
 
-if TYPE_CHECKING:  # it imports much, which `--help` need not wait for
+if TYPE_CHECKING:  # importing it is slow, too slow for `--help`
     from fedotp.flower.keys import SiteKeys
 
 app = typer.Typer()
 
-_term = partial(typer.Option, rich_help_panel="What the site demands and reveals")
+_term = partial(typer.Option, rich_help_panel="Privacy of the site")
 DataOption = Annotated[
-    str | None, typer.Option(metavar="DIR", help="The site's images: a folder per class, or the name of a data set.")
+    str | None, typer.Option(metavar="DIR", help="Images of the site: a folder per class, or the name of a data set.")
 ]
 PartOption = Annotated[
     int,
     typer.Option(
-        metavar="N", help="Instead of --data: part N of the server's data set, for trials.", show_default=False
+        metavar="N", help="Instead of --data: part N of the server's data set, for tests.", show_default=False
     ),
 ]
-NameOption = Annotated[str | None, typer.Option(help="The site's name, if it has no keys, which name it.")]
+NameOption = Annotated[str | None, typer.Option(help="Name of the site; only without --keys.")]
 StateOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Where private prompts and encoded images are kept.", show_default="in the user's cache"
+        metavar="DIR", help="Folder of private prompts and encoded images.", show_default="in the user's cache"
     ),
 ]
 ServerOption = Annotated[
     str | None,
-    _options.connection_option(metavar="HOST[:PORT]", help="Where the server listens; as the keys say if not given."),
+    _options.connection_option(metavar="HOST[:PORT]", help="Address of the server; default: the one in the keys."),
 ]
 ShareOption = Annotated[
     str,
     _term(
         metavar="WHAT",
-        help="What the server learns beyond the update: nothing, the training loss, scores on the site's tests, or "
-        "also predictions image by image.",
+        help="What to report besides the update: nothing, loss, scores (of test images) or predictions (of each).",
     ),
 ]
 RequireSecureOption = Annotated[
     bool,
     _term(
         "--require-secure",
-        help="Refuse a federation whose server would see this site's update; needs peers.toml among the keys.",
+        help="Refuse federations whose server would see this site's update; needs peers.toml in the --keys folder.",
     ),
 ]
-SecureSitesOption = Annotated[int, _term(metavar="N", help="Refuse a secure sum of fewer than N sites.")]
+SecureSitesOption = Annotated[int, _term(metavar="N", help="Refuse secure sums of fewer than N sites.")]
 RequirePrivacyOption = Annotated[
     float | None,
-    _term(
-        metavar="EPSILON",
-        help="Refuse what would spend more than EPSILON of the images' privacy, in all runs together.",
-    ),
+    _term(metavar="EPSILON", help="Refuse rounds that would raise the total epsilon of all runs above EPSILON."),
 ]
 PrivacyUnitOption = Annotated[
     str | None,
     _term(
         metavar="UNIT",
-        help="With --require-privacy: what is hidden, an example or a group (a patient).",
+        help="With --require-privacy: the protected unit, example or group (for example a patient).",
         show_default="example",
     ),
 ]
@@ -73,7 +69,7 @@ PrivacyDeltaOption = Annotated[
     float | None,
     _term(
         metavar="DELTA",
-        help="With --require-privacy: the largest delta; never more than 1 / (training images).",
+        help="With --require-privacy: the largest delta; at most 1 / (training images).",
         show_default=f"{SiteSettings.privacy_delta:g}",
     ),
 ]
@@ -81,7 +77,7 @@ LeastNoiseOption = Annotated[
     float | None,
     _term(
         metavar="X",
-        help="With --require-privacy: the least noise multiplier.",
+        help="With --require-privacy: the smallest noise multiplier.",
         show_default=f"{SiteSettings.least_noise:g}",
     ),
 ]
@@ -107,11 +103,11 @@ def client(
     privacy_delta: PrivacyDeltaOption = None,
     least_noise: LeastNoiseOption = None,
 ) -> None:
-    """Take part in a federation with this site's images; they never leave.
+    """Participate in a federation with this site's images, which never leave it.
 
-    The site keeps a private prompt and sends only what the method shares. It
-    runs until it is stopped, and reconnects by itself. Settings that are not
-    given are those of the federation.
+    The site keeps a private prompt and sends only what the method shares. The
+    command runs until it is stopped, and reconnects automatically. Settings
+    that are not given are those of the federation.
 
     \b
     Examples:
@@ -127,7 +123,7 @@ def client(
     privacy = _privacy(require_privacy, unit=privacy_unit, delta=privacy_delta, noise=least_noise)
     address = _address(server, held)
     if (data is None) == (part < 0):
-        raise FedotpError("give the site's images with --data DIR (or, for trials, --part N), and not both")
+        raise FedotpError("give the site's images with either --data DIR or, for tests, --part N")
     from fedotp.flower.site import run_site
 
     settings = SiteSettings(
@@ -148,7 +144,7 @@ def client(
 
 
 def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
-    """The site's keys; None with --insecure."""
+    """Return the site's keys; None with --insecure."""
     _options.need_posix("client")
     from fedotp.flower import need_flower
 
@@ -161,35 +157,35 @@ def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
 
 def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:
     if held and name not in (None, held.name):
-        raise FedotpError(f"--name {name}: these are the keys of {held.name}")
+        raise FedotpError(f"--name {name}: the keys are those of {held.name}; remove --name")
     called = held.name if held else name or (f"site-{part}" if part >= 0 else "")
     if not called:
-        raise FedotpError("give the site a --name")
+        raise FedotpError("give the name of the site with --name")
     return called
 
 
 def _require_peers(held: "SiteKeys | None", require_secure: bool) -> None:
     if require_secure and (held is None or held.peers is None):
         raise FedotpError(
-            "--require-secure: this site cannot distinguish the other sites from invented ones; put the coordinator's "
-            "peers.toml into the folder that --keys names"
+            "--require-secure: this site cannot verify the identities of the other sites; put the coordinator's "
+            "peers.toml into the --keys folder"
         )
 
 
 def _privacy(epsilon: float | None, **terms: str | float | None) -> dict[str, Any]:
-    """What the site demands of the images' privacy, for its settings."""
+    """Return the site's privacy requirements, as settings."""
     names = {"unit": "privacy_unit", "delta": "privacy_delta", "noise": "least_noise"}
     given = {names[key]: value for key, value in terms.items() if value is not None}
     if given and epsilon is None:
         option = next(iter(given)).replace("_", "-")
-        raise FedotpError(f"--{option}: belongs to --require-privacy EPSILON; give both")
+        raise FedotpError(f"--{option} needs --require-privacy EPSILON; give both")
     if epsilon is not None and not epsilon > 0:
         raise FedotpError(f"--require-privacy {epsilon:g}: must be more than 0, for example 8")
     return {"require_privacy": epsilon or 0.0, **given}
 
 
 def _existing(data: str) -> str:
-    """`data`, which is looked up now: what is wrong with it must not wait for the server."""
+    """Resolve `data` and check it now, before connecting to the server."""
     from fedotp.data import load_dataset
 
     path = Path(data).expanduser()

@@ -1,4 +1,4 @@
-"""`fedotp data`: look at data sets, check and fetch them, divide them among clients."""
+"""`fedotp data`: list, inspect, check, download and partition data sets."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,9 +31,7 @@ app = typer.Typer(help="Data sets: list, info, check, download, partition, encod
 
 @app.command("list")
 def list_datasets(root: _options.RootOption = None) -> None:
-    """List the data sets fedotp knows, with their usual sizes, and which of them are on this machine.
-
-    The last two come with fedotp.
+    """List the known data sets, their usual sizes, and where they are on this machine. The last two are built in.
 
     Example: fedotp data list --root ~/data
     """
@@ -51,7 +49,7 @@ def list_datasets(root: _options.RootOption = None) -> None:
 def info(
     dataset: _options.DatasetArgument, root: _options.RootOption = None, groups: _options.GroupsOption = ""
 ) -> None:
-    """Show what is known of a data set and, where its files are found, what is in them.
+    """Show the facts about a data set and, if its files are on this machine, their contents.
 
     Examples: fedotp data info oxford_pets --root ~/data, fedotp data info ~/my-photos
     """
@@ -88,37 +86,38 @@ def check(
     window: _options.WindowOption = WINDOW,
     workers: _options.WorkersOption = None,
 ) -> None:
-    """Decode every image; report broken files, test images that are also in train, images that are there twice or under
-    two labels, and class counts. Of greys of more than 8 bits, report those that the window makes black or white.
+    """Decode every image; report broken files, test images also in train, duplicates, images with two labels, and class
+    counts. Of images of more than 8 bits, report those that the window makes black or white.
 
     Exit status 1 if an image is broken. Example: fedotp data check office_caltech10 --root ~/data
     """
-    read_window(window)  # or refused
+    read_window(window)  # validate it first
     loaded = data.load_dataset(dataset, root=root, groups=groups)
     columns = (TextColumn("decoding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=len(loaded.train) + len(loaded.test))
         report = data.check_dataset(loaded, window=window, workers=workers, on_image=lambda: progress.advance(task))
     _print_counts(loaded)
-    found = f"{len(report.broken)} broken, {len(report.duplicates)} also in train, {len(report.twice)} there twice"
-    print(f"{counted(report.n_images, 'image')}, {found}, {len(report.contradictions)} under two labels")
+    both, twice = counted(len(report.duplicates), "test image"), counted(len(report.twice), "duplicate")
+    found = f"{len(report.broken)} broken, {both} also in train, {twice}"
+    print(f"{counted(report.n_images, 'image')}, {found}, {len(report.contradictions)} with two labels")
     for broken in report.broken:
         _print(f"broken: {broken.where}: {broken.reason}")
     for train, test in report.duplicates:
         _print(f"also in train: {loaded.where(test)} = {loaded.where(train)}")
     for one, other in report.twice:
-        _print(f"there twice: {loaded.where(other)} = {loaded.where(one)}")
+        _print(f"duplicate: {loaded.where(other)} = {loaded.where(one)}")
     for one, other in report.contradictions:
-        _print(f"under two labels: {loaded.where(other)} = {loaded.where(one)}")
+        _print(f"two labels: {loaded.where(other)} = {loaded.where(one)}")
     if report.dark:
         _print(
-            f"nearly black: {len(report.dark):,} pictures of more than 8 bits use a sixteenth of their range or less, "
-            f'for example {loaded.where(report.dark[0])}; say the range of their camera, as in data.window = "0..4095"'
+            f"nearly black: {len(report.dark):,} images of more than 8 bits use at most 1/16 of their range, such as "
+            f'{loaded.where(report.dark[0])}; set the range of their camera, for example data.window = "0..4095"'
         )
     if report.clipped:
         _print(
-            f"black or white: of {len(report.clipped):,} pictures of more than 8 bits the window {window} hides nearly "
-            f"all, for example {loaded.where(report.clipped[0])}; its numbers may have other units, try --window data"
+            f"black or white: the window {window} clips nearly all of {len(report.clipped):,} images of more than 8 "
+            f"bits, such as {loaded.where(report.clipped[0])}; it may have other units, try --window data"
         )
     if report.broken:
         raise typer.Exit(1)
@@ -129,7 +128,7 @@ def download(
     dataset: Annotated[str, typer.Argument(help="A name from `fedotp data list`.", autocompletion=_complete.datasets)],
     root: _options.RootOption = None,
 ) -> None:
-    """Fetch a data set from its official source; an interrupted download is resumed.
+    """Download a data set from its official source; resume an interrupted download.
 
     Example: fedotp data download oxford_pets --root ~/data
     """
@@ -153,7 +152,7 @@ def download(
         data.download(known.resources, base, on_bytes=show)
     _print(f"{known.title} is at {base / known.folder}")
     if root is not None:
-        _print(f"a run finds it with --set data.root={base}")
+        _print(f"use it with --set data.root={base}")
     if known.advice:
         print(f"note: {known.advice}")
 
@@ -166,7 +165,7 @@ def partition(
     out: Annotated[Path | None, typer.Option(help="Save the partition as JSON, for `fedotp run --partition`.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw clients x classes into this .png, .pdf or .svg.")] = None,
 ) -> None:
-    """Divide a data set among clients, as a run with the same settings does.
+    """Partition a data set among clients, like a run with the same settings.
 
     \b
     Examples:
@@ -180,7 +179,7 @@ def partition(
     loaded = load_data(config.data)
     if config.data.skip_broken:
         loaded = loaded.without(broken.ref for broken in data.check_dataset(loaded).broken)
-        print(f"{len(loaded.skipped)} broken images left out")
+        print(f"{counted(len(loaded.skipped), 'broken image')} skipped")
     divided = make_partition(loaded, config.partition, authors=config.authors.partition)
     if out is not None:
         divided.save(out)
@@ -193,7 +192,7 @@ def partition(
 
 
 def _print(text: str) -> None:
-    """Print a line in which names of files and classes occur."""
+    """Print a line with names of files and classes made printable."""
     print(printable(text))
 
 

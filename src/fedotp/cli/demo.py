@@ -13,36 +13,27 @@ from fedotp.cli._trials import run_trials
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome
 
 app = typer.Typer()
 
 PRESET = "demo-sites"
-SPLITS = range(6, 12)  # nothing was chosen on these (recipes/demo)
-METHODS = (
-    "personal-ridge",
-    "fedotp",
-    "promptfl",
-    "coop",
-    "ridge",
-    "zeroshot",
-)  # the others are compared with the first
+SPLITS = range(6, 12)  # not used to choose any setting (recipes/demo)
+METHODS = ("personal-ridge", "fedotp", "promptfl", "coop", "ridge", "zeroshot")  # the first is the baseline
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder of its runs and its page.")] = Path("runs/demo"),
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the page in the browser, where there is a display.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the runs and the page.")] = Path("runs/demo"),
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser, if there is a display.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Fifty small sites: FedOTP, each site alone (CoOp), one prompt for all (PromptFL), closed forms, zero-shot CLIP.
+    """Compare six methods on 50 small sites: FedOTP, CoOp (local), PromptFL (shared), two ridges, zero-shot CLIP.
 
-    The column "with prior" adds the logarithm of a site's own class frequencies to the logits. Backbone and images come
-    with fedotp: nothing is downloaded. It ends with a table, in which differences carry intervals, and a page about all
-    of it. The same command again shows the same table.
+    The column "with prior" adds the logarithm of a site's class frequencies to the logits. Backbone and images are
+    built in, nothing is downloaded. The results are a table of differences with intervals, and a page. Repeating the
+    command shows the same table.
 
     Example: fedotp demo --open
     """
@@ -56,21 +47,24 @@ def demo(
     if open_ and has_display():
         webbrowser.open(page.resolve().as_uri())
     best, fedotp_run = (outcomes[number * len(SPLITS)].directory.path for number in (0, METHODS.index("fedotp")))
-    print("\nWhat to try next:")
+    print("\nNext steps:")
     for command, what in (
-        (f"fedotp serve {best}", "a page to try images of your own on"),
-        (f"fedotp runs show {best}", "every site's numbers"),
-        (f"fedotp advise {PRESET}", "what the prior, sharing and personal weights gain, before any training"),
-        (f"fedotp evaluate {fedotp_run} --set method.mass=0.5", "the same prompts, half of the patches"),
-        ("fedotp compare demo --splits 0..2 --seeds 0", "five sites with two classes each: when not to federate"),
-        (f"fedotp run {PRESET} --set data.dataset=DIR", "your own images: a folder per class"),
+        (f"fedotp serve {best}", "a page to try your own images"),
+        (f"fedotp runs show {best}", "the results of each site"),
+        (f"fedotp advise {PRESET}", "the expected gain from prior, sharing and personal weights, without training"),
+        (f"fedotp evaluate {fedotp_run} --set method.mass=0.5", "the same prompts on half of the patches"),
+        (
+            "fedotp compare demo --splits 0..2 --seeds 0",
+            "five sites with two classes each, where federation does not help",
+        ),
+        (f"fedotp run {PRESET} --set data.dataset=DIR", "your own images, in a folder per class"),
         ("fedotp presets", "the paper's experiments, on OpenAI's weights"),
     ):
         print(f"  {command}\n      {what}")
 
 
 def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
-    """The page about all runs, which looks into one of FedOTP: its sites, and where its prompts look."""
+    """Write the page about all runs, with an analysis of one run of FedOTP."""
     from fedotp.report import analyse
     from fedotp.report.page import Analysed, write_page
 
@@ -84,5 +78,5 @@ def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
 
 
 def has_display() -> bool:
-    """Whether a browser can be shown here."""
+    """True if a browser can be shown here."""
     return sys.platform in ("darwin", "win32") or any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY"))

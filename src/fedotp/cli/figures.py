@@ -1,4 +1,4 @@
-"""`fedotp figures`: the paper's figures, and what transport does, from any runs."""
+"""`fedotp figures`: the paper's figures and transport plans, from any runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fedotp.cli._options import ClientOption, RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from matplotlib.figure import Figure
 
     from fedotp.runs.directory import RunDirectory
@@ -30,7 +30,7 @@ class _Request:
     key: str | None
 
 
-# One maker for each kind: it yields figures, each with its name -------------------------------------------------
+# One function per kind, which yields names and figures ----------------------------------------------------------
 
 _Figures = Iterator[tuple[str, "Figure"]]
 
@@ -98,23 +98,22 @@ _MAKERS: dict[str, Callable[[_Request], _Figures]] = {
 def figures(
     runs: RunsArgument,
     only: Annotated[
-        str | None, typer.Option(metavar="KIND,...", help=f"Of {', '.join(_MAKERS)}; the usual ones if not given.")
+        str | None, typer.Option(metavar="KIND,...", help=f"Kinds: {', '.join(_MAKERS)}; default: all but against.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(metavar="KEY", help="The setting to draw accuracy against, such as partition.shots.")
+        str | None, typer.Option(metavar="KEY", help="Plot accuracy against this setting, for example partition.shots.")
     ] = None,
     client: ClientOption = None,
-    images: Annotated[int, typer.Option(min=1, help="How many images to show.")] = 4,
+    images: Annotated[int, typer.Option(min=1, help="Number of images to show.")] = 4,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the figures; if not given, figures/ in the run, or here for several.")
+        Path | None, typer.Option(help="Folder of the figures; default: figures/ in the run, or here for several runs.")
     ] = None,
-    formats: Annotated[str, typer.Option("--format", metavar="FORMAT,...", help="Of png, svg, pdf.")] = "png",
+    formats: Annotated[str, typer.Option("--format", metavar="FORMAT,...", help="Formats: png, svg, pdf.")] = "png",
 ) -> None:
-    """Draw the figures of the paper from runs, and what transport does in them.
+    """Draw the figures of the paper, including transport plans, from runs.
 
-    Curves and accuracy against a setting need the run's directory only, t-SNE
-    also the backbone; the others read the data: images of --client, or one each
-    of several clients.
+    Curves and --against need only the run's directory, t-SNE also the backbone;
+    the others need the data: images of --client, or one each of several clients.
 
     \b
     Examples:
@@ -146,7 +145,7 @@ def figures(
 
 
 def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, RunDirectory]]":
-    """The runs that have transport plans, each with a name for its figure."""
+    """Return the runs that have transport plans, each with a name for its figure."""
     able = [run for run in runs if run.config.method.matching.has_plan]
     if not able:
         raise FedotpError(f"{runs[0].config.method.title} has no transport plan; give a run of FedOTP")
@@ -155,13 +154,13 @@ def _with_plans(kind: str, runs: "Sequence[RunDirectory]") -> "list[tuple[str, R
 
 
 def _with_images(kind: str, runs: "Sequence[RunDirectory]") -> "list[RunDirectory]":
-    """The runs whose images can be here; of the others a line is printed."""
+    """Return the runs whose images are available; print a line for each other run."""
     here = [run for run in runs if not run.is_deployed]
     if not here:
-        raise FedotpError(f"{runs[0].path} is a run of real sites: their images are not here to be shown")
+        raise FedotpError(f"{runs[0].path} is a run of real sites: their images are not available here")
     for run in runs:
         if run.is_deployed:
-            print(f"no {kind} of {printable(run.path.name)}: the images are at its sites")
+            print(f"no {kind} of {printable(run.path.name)}: its images are at the sites")
     return here
 
 
@@ -180,7 +179,7 @@ def _kinds(only: str | None, against: str | None) -> list[str]:
     kinds = [kind.strip() for kind in only.split(",")]
     for kind in kinds:
         if kind not in _MAKERS:
-            raise FedotpError(f"--only {kind}: must be of {', '.join(_MAKERS)}")
+            raise FedotpError(f"--only {kind}: must be one of {', '.join(_MAKERS)}")
     if "against" in kinds and against is None:
         raise FedotpError("--only against needs --against KEY, for example --against partition.shots")
     return kinds
@@ -192,5 +191,5 @@ def _formats(text: str) -> list[str]:
     endings = [ending.strip() for ending in text.split(",")]
     for ending in endings:
         if ending not in FIGURE_FORMATS:
-            raise FedotpError(f"--format {ending}: must be of {', '.join(FIGURE_FORMATS)}")
+            raise FedotpError(f"--format {ending}: must be one of {', '.join(FIGURE_FORMATS)}")
     return endings

@@ -17,21 +17,21 @@ app = typer.Typer()
 @app.command()
 def join(
     run: RunArgument,
-    data: Annotated[Path, typer.Option(help="The new client's images: a folder per class, or a table *.csv.")],
+    data: Annotated[Path, typer.Option(help="Images of the new client: a folder per class, or a *.csv table.")],
     site: SiteOption = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the new client; the site's or folder's if not given.")
+        str | None, typer.Option(help="Name of the new client; default: that of the site or folder.")
     ] = None,
     epochs: Annotated[
-        int, typer.Option(min=0, help="Passes over its images; 0: as many as a client of the run had.")
+        int, typer.Option(min=0, help="Local epochs; 0: as many as a client of the run trained in total.")
     ] = 0,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fit a private prompt for a new client of a finished run, and evaluate it.
 
-    The prompt that the run's clients share is not changed, and nothing is sent to them. The classes of the new client
-    must be among those of the run.
+    The shared prompt is not changed, and nothing is sent to the run's clients. The classes of the new client must be
+    among those of the run.
 
     Example: fedotp join runs/pets --data ~/photos/new-site --name site-4
     """

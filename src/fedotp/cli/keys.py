@@ -15,13 +15,13 @@ from fedotp.flower import SERVER_DAYS
 def _require_packages() -> None:
     need_posix("keys")
     if find_spec("cryptography") is None:
-        raise FedotpError("keys need what comes with Flower: pip install 'fedotp[flower]'")
+        raise FedotpError("keys need the package cryptography: pip install 'fedotp[flower]'")
 
 
 app = typer.Typer(help="Keys of a federation of real sites.", no_args_is_help=True, callback=_require_packages)
 
-FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `fedotp keys make` made.")]
-DaysOption = Annotated[int, typer.Option(help="How long the server certificate is valid.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder created by `fedotp keys make`.")]
+DaysOption = Annotated[int, typer.Option(help="Validity of the server certificate, in days.")]
 
 
 @app.command()
@@ -29,15 +29,12 @@ def make(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     server: Annotated[
         str,
-        typer.Option(
-            metavar="HOST[,HOST...]",
-            help="Names or IP addresses under which sites reach the server; sites use the first.",
-        ),
+        typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; sites use the first."),
     ],
-    sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="A name per site.")],
+    sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="Names of the sites.")],
     days: DaysOption = SERVER_DAYS,
 ) -> None:
-    """Make the keys of a federation: an authority, a certificate for the server, a key for every site.
+    """Create the keys of a federation: an authority, a certificate for the server, a key for each site.
 
     Example: fedotp keys make keys --server fl.example.org --sites north,south,east
     """
@@ -52,7 +49,7 @@ def make(
 def add(
     folder: FolderArgument, sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")]
 ) -> None:
-    """Make keys for further sites.
+    """Create keys for more sites.
 
     Example: fedotp keys add keys west
     """
@@ -60,13 +57,13 @@ def add(
 
     add_sites(folder, sites)
     print_paths(_site_folders(folder, sites))
-    print("where sums are secure, copy the new peers.toml to every site and start it again")
+    print("with secure sums, copy the new peers.toml to every site and restart it")
     _print_next(folder, "sites.toml")
 
 
 @app.command()
 def remove(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
-    """Forget the key of a site: the server will refuse it.
+    """Remove the key of a site, so that the server rejects it.
 
     Example: fedotp keys remove keys west
     """
@@ -80,11 +77,11 @@ def remove(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Nam
 def renew(
     folder: FolderArgument,
     server: Annotated[
-        str, typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; as before if not given.")
+        str, typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; default: unchanged.")
     ] = "",
     days: DaysOption = SERVER_DAYS,
 ) -> None:
-    """Sign a new certificate for the server, before the old one expires or for other hosts. Sites need nothing new.
+    """Sign a new certificate for the server, before the old one expires or for other hosts. Sites need no new files.
 
     Example: fedotp keys renew keys
     """
@@ -96,15 +93,15 @@ def renew(
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="All keys, or the folder of the server or of a site.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of all keys, of the server or of a site.")],
 ) -> None:
-    """Show what a folder of keys has: fingerprints, hosts, when certificates expire.
+    """Show the keys in a folder: fingerprints, hosts, expiry dates of certificates.
 
     Example: fedotp keys show keys
     """
     from fedotp.flower.keys import key_facts
 
-    table = listing("whose", "fingerprint (SHA-256)", "")
+    table = listing("owner", "fingerprint (SHA-256)", "")
     for row in key_facts(folder):
         table.add_row(*map(cell, row))
     print_wide(table)
@@ -119,4 +116,4 @@ def _site_folders(folder: Path, sites: list[str]) -> list[tuple[str, Path]]:
 
 
 def _print_next(folder: Path, name: str) -> None:
-    print(f"copy {folder / 'server' / name} to the server and start the server again")
+    print(f"copy {folder / 'server' / name} to the server and restart it")

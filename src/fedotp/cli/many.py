@@ -19,29 +19,25 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Methods, separated by commas; options follow a name, each after a colon.",
+            help="Methods, separated by commas, with options after colons, for example fedotp:mass=0.9.",
             autocompletion=_complete.methods,
         ),
     ] = _options.METHODS,
     seeds: _options.SeedsOption = "0,1,2",
     splits: _options.SplitsOption = None,
-    against: Annotated[
-        str | None, typer.Option(help="The one of --methods that the others are compared with; the first if not given.")
-    ] = None,
+    against: Annotated[str | None, typer.Option(help="Baseline method, one of --methods; default: the first.")] = None,
     controls: _options.ControlsOption = False,
     changes: _options.SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/compare-PRESET if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs; default: runs/compare-PRESET.")] = None,
     jobs: _options.JobsOption = 1,
     quiet: _options.QuietOption = False,
 ) -> None:
-    """Compare methods over splits of the data and seeds: a table of means, and of differences with intervals.
+    """Compare methods over data splits and seeds: a table of means, and of paired differences with intervals.
 
-    Every method with every split and seed is a run below --out. Stop it at any
-    time: the same command keeps complete runs and runs the rest. The runs of a
-    method are trained side by side, as many as fit into memory: twelve take far
-    less than twelve times as long as one. Methods are compared on the same splits
-    and seeds, pair by pair, with intervals and significance. The table is also
-    saved, as table.csv and table.md.
+    Every method with every split and seed is a run below --out. If interrupted,
+    the same command skips complete runs and continues. The runs of a method are
+    trained side by side, as many as fit into memory, which is faster than one by
+    one. The table is also saved as table.csv and table.md.
 
     \b
     Examples:
@@ -73,25 +69,24 @@ def sweep(
     source: _options.SourceArgument = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="A setting and its values; any number of times, all combinations."),
+        typer.Option(metavar="KEY=VALUE,...", help="A setting and its values; repeatable, for all combinations."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds, such as 0,1,2 or 0..11; the configuration's if not given.")
+        str | None, typer.Option(help="Seeds, for example 0,1,2 or 0..11; default: that of the configuration.")
     ] = None,
     splits: _options.SplitsOption = None,
     changes: _options.SetOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the runs; runs/sweep-PRESET if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs; default: runs/sweep-PRESET.")] = None,
     jobs: _options.JobsOption = 1,
     quiet: _options.QuietOption = False,
 ) -> None:
-    """Run every combination of some settings: a table of them, means over splits and seeds.
+    """Run all combinations of some settings: a table of means over splits and seeds.
 
-    Every combination with every split and seed is a run below --out. Stop it at
-    any time: the same command keeps complete runs and runs the rest. The others
-    are compared with the first combination. Seeds, splits, learning rates, masses
-    and other settings that do not change a training step are trained side by
-    side, as many as fit into memory. The table is also saved, as table.csv and
-    table.md.
+    Every combination with every split and seed is a run below --out. If
+    interrupted, the same command skips complete runs and continues. The first
+    combination is the baseline. Seeds, splits, learning rates, masses and other
+    settings that do not change a training step are trained side by side, as many
+    as fit into memory. The table is also saved as table.csv and table.md.
 
     \b
     Examples:
@@ -104,7 +99,7 @@ def sweep(
     from fedotp.runs.many import by_grid
 
     if not grid:
-        raise FedotpError("say what to vary, for example --grid method.mass=0.5,0.7,0.9")
+        raise FedotpError("give the settings to vary, for example --grid method.mass=0.5,0.7,0.9")
     config, changes = load_config(source or _options.SOURCE), changes or []
     drawn = [config.override(changes).seed] if seeds is None else _options.whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
@@ -112,7 +107,7 @@ def sweep(
 
 
 def _open_driver(jobs: int, changes: list[str] | None) -> None:
-    """If this process computes."""
+    """Open the driver early if this process computes."""
     if jobs == 1:
         open_driver(changes or [])
 
@@ -124,7 +119,7 @@ def _default(what: str, source: str | None) -> Path:
 def _place(method: str | None, methods: list[str]) -> int:
     words = [word.strip() for word in methods]
     if method is not None and method.strip() not in words:
-        raise FedotpError(f"--against {method}: must be one of --methods as it stands there: {', '.join(words)}")
+        raise FedotpError(f"--against {method}: must be one of --methods, with its options: {', '.join(words)}")
     return 0 if method is None else words.index(method.strip())
 
 

@@ -1,4 +1,4 @@
-"""`fedotp paper`: every table and figure of the paper, run and set beside its numbers."""
+"""`fedotp paper`: run the paper's tables and figures and compare them with its numbers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,41 +12,41 @@ from fedotp.cli._trials import execute, require_complete
 from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.paper import Entry, Made, Missing, Result
 
 app = typer.Typer(help="The paper's tables and figures: list, run, show.", no_args_is_help=True)
 
 _OUT = Path("runs/paper")
 _SEEDS = "0,1,2"
-_WIDE = 120  # characters of a terminal in which there is room for all columns
-_NARROW = 4  # columns for which there is room in any
+_WIDE = 120  # terminal width that fits all columns
+_NARROW = 4  # columns that fit any terminal
 
 EntryArgument = Annotated[
     str,
     typer.Argument(
         metavar="ENTRY",
-        help="A table or a figure, such as table1; `fedotp paper list` lists them.",
+        help="A table or figure, for example table1; see `fedotp paper list`.",
         autocompletion=_complete.entries,
     ),
 ]
-OutOption = Annotated[Path, typer.Option(help="Folder of the runs of all entries, which share them.")]
+OutOption = Annotated[Path, typer.Option(help="Folder of the runs, shared by all entries.")]
 OnlyOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME,...", help="Only these data sets and methods of it, as the table calls them."),
+    typer.Option(metavar="NAME,...", help="Only these data sets and methods, as named in the table."),
 ]
 
 
 @app.command("list")
 def list_entries(seeds: _options.SeedsOption = _SEEDS) -> None:
-    """List the tables and figures, and of how many runs each is made; docs/paper.md says what they cost.
+    """List the tables and figures and their numbers of runs; docs/paper.md lists their cost.
 
     Example: fedotp paper list --seeds 0
     """
     from fedotp.paper import ENTRIES, numbers
 
     right = ("cells", "runs")
-    table = listing("entry", "what", *right, right=right)
+    table = listing("entry", "title", *right, right=right)
     for entry in ENTRIES.values():
         n_runs = len(_options.whole_numbers(seeds, "--seeds")) * len(entry.parts) * len(entry.methods)
         table.add_row(*map(cell, (entry.name, entry.title, len(numbers(entry.name)) or "-", n_runs)))
@@ -65,11 +65,11 @@ def run(
     jobs: _options.JobsOption = 1,
     quiet: _options.QuietOption = False,
 ) -> None:
-    """Run what is missing of a table or figure; print and save it beside the paper's numbers.
+    """Run a table or figure; print and save it beside the paper's numbers.
 
-    Missing weights and data are named before anything starts. Every run has its
-    directory below --out, where other entries find it again. Stop it at any
-    time: the same command keeps complete runs and runs the rest.
+    Missing weights and data are listed before anything starts. Runs are below
+    --out, and other entries reuse them. If interrupted, the same command skips
+    complete runs and continues.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def run(
     figures, problem = list[Path](), None
     try:
         figures = draw(wanted, made, out, given)
-    except FedotpError as error:  # the table need not wait for it
+    except FedotpError as error:  # raised after the table is printed
         problem = error
     _show(wanted, made, whole, out, figures)
     require_complete(outcomes)
@@ -100,7 +100,7 @@ def run(
 
 @app.command()
 def show(entry: EntryArgument, only: OnlyOption = None, out: OutOption = _OUT) -> None:
-    """Set the paper's numbers beside what was run so far; nothing is run.
+    """Show the paper's numbers beside the runs made so far, without running anything.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def show(entry: EntryArgument, only: OnlyOption = None, out: OutOption = _OUT) -
 
 
 def _require_inputs(missing: "Sequence[Missing]") -> None:
-    """Say what is missing, all of it, and end the command."""
+    """List all missing inputs and raise an error if there are any."""
     if not missing:
         return
     rows: list[tuple[str, str | Path]] = []
@@ -127,8 +127,8 @@ def _require_inputs(missing: "Sequence[Missing]") -> None:
         rows += [("  note", one.advice)] if one.advice else []
     print_paths(rows)
     raise FedotpError(
-        f"{len(missing)} of the things that are needed are not here; nothing was started "
-        "(data are looked for below --set data.root=FOLDER)"
+        f"missing inputs: {len(missing)}, listed above; nothing was started "
+        "(set the folder of the data with --set data.root=FOLDER)"
     )
 
 
@@ -137,7 +137,7 @@ def _only(entry: "Entry", names: str | None) -> "Entry":
 
 
 def _show(entry: "Entry", made: "Made", whole: "Entry", folder: Path, figures: Sequence[Path]) -> None:
-    """Print what was made of an entry; save what there is of the `whole` one, of which it may be a part."""
+    """Print an entry; save the results so far of the `whole` entry, of which it may be a part."""
     from fedotp.paper import Result, find_made
 
     result = Result.of(entry, made)
@@ -146,7 +146,7 @@ def _show(entry: "Entry", made: "Made", whole: "Entry", folder: Path, figures: S
         _print_blocks(result)
     for note in result.notes:
         Console().print(cell(f"- {note}", "dim"))
-    if not folder.is_dir():  # nothing was run, and there is nothing to save
+    if not folder.is_dir():  # nothing was run
         return
     print()
     saved = Result.of(whole, find_made(whole, folder)).save(folder) if result.all_lines else []
@@ -160,7 +160,7 @@ def _print_blocks(result: "Result") -> None:
     titles = result.titles if console.width >= _WIDE else result.titles[:_NARROW]
     for block in result.blocks:
         console.print(cell(block.title, "bold"))
-        shown = listing("", *titles, right=[title for title in titles if title != "in words"])
+        shown = listing("", *titles, right=[title for title in titles if title != "verdict"])
         for number, row in enumerate(result.rows(block)):
             style = "" if number < len(block.lines) else "dim"
             shown.add_row(*(cell(text, style) for text in row[: 1 + len(titles)]))
@@ -175,4 +175,4 @@ def _print_blocks(result: "Result") -> None:
         print_wide(shown)
         print()
     if len(titles) < len(result.titles):
-        console.print(cell(f"A terminal of {_WIDE} characters, and the files, have differences with intervals, too."))
+        console.print(cell(f"For differences with intervals, see the files or use at least {_WIDE} columns."))

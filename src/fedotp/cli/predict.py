@@ -30,27 +30,26 @@ from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, P
 from fedotp.cli.show import SOME_FAILED
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from PIL.Image import Image
 
     from fedotp.classifier import Classifier
 
 app = typer.Typer()
 
-_BATCH = 64  # images predicted before the next lines are printed
-_WIDTH = 44  # of the column of names, at most
-
+_BATCH = 64  # images
+_WIDTH = 44  # maximum of the column of names
 
 CoverageOption = Annotated[
     float | None,
     typer.Option(
-        help="Add a set of classes that contains the true one with this probability, such as 0.9; needs a calibrated "
-        "client."
+        help="Add a set of classes that contains the true class with this probability, for example 0.9; needs a "
+        "calibrated client."
     ),
 ]
-MapsOption = Annotated[Path | None, typer.Option(help="Folder for a picture per image of where the prompts look.")]
+MapsOption = Annotated[Path | None, typer.Option(help="Folder for heat maps of where the prompts look, one per image.")]
 CsvOption = Annotated[
-    bool, typer.Option("--csv", help="CSV: image, predicted class, its probability, then all classes.")
+    bool, typer.Option("--csv", help="Print CSV: image, predicted class, its probability, then all classes.")
 ]
 
 
@@ -65,21 +64,21 @@ def predict(
     frequencies: FrequenciesOption = None,
     coverage: CoverageOption = None,
     calibrate: CalibrateOption = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes shown per image.")] = 3,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to show per image.")] = 3,
     maps: MapsOption = None,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
     as_json: JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
-    """Predict the classes of images with what a client has learned.
+    """Predict the classes of images with a client's trained classifier.
 
-    Only the run's directory and the backbone are needed, not its data; --client if there are several. Folders are
-    searched for images, with all folders below. --set takes method.mass and method.dial, --classes other names than
-    the run's. Probabilities include the class prior that the run was evaluated with (evaluation.prior), which needs the
-    labels of its data; --prior and --frequencies change it. If an image cannot be read, the others are predicted and
-    the exit status is 1. If the client is calibrated, every image has a p-value: how often an image of the client is at
-    least as outlying. Up to 0.05 the image is flagged.
+    This needs the run's directory and the backbone, but no data; --client is required if the run has several clients.
+    Folders are searched recursively. --set accepts method.mass and method.dial; --classes replaces the class names.
+    Probabilities include the class prior of the run's evaluation (evaluation.prior), which needs the labels of its
+    data; --prior and --frequencies change it. Unreadable images are reported and the exit status is 1. With a
+    calibrated client, each image has a p-value: the share of the client's images that are at least as unusual. Images
+    with p <= 0.05 are flagged.
 
     \b
     Examples:
@@ -96,7 +95,7 @@ def predict(
       fedotp predict runs/pets --client client-3 cat.jpg --calibrate test
     """
     if as_json and as_csv:
-        raise FedotpError("--json and --csv are two ways to write the same: give one of them")
+        raise FedotpError("--json and --csv exclude each other: remove one of them")
     found = list(_distinct(image for given in images for image in _find(given)))
     from fedotp.classifier import load
     from fedotp.limits import require_coverage
@@ -104,7 +103,7 @@ def predict(
     if coverage is not None:
         require_coverage(coverage)
     shares = frequencies_of(frequencies)
-    own = (prior, shares) if classes is None else (0.0, None)  # shares are those of the other classes
+    own = (prior, shares) if classes is None else (0.0, None)  # shares refer to the new classes
     trained = load(
         source, client, backbone=backbone, device=device, calibrate=calibrate, prior=own[0], frequencies=own[1]
     )
@@ -114,11 +113,11 @@ def predict(
     is_changed = classifier is not trained or prior is not None or shares is not None
     if is_changed and coverage is not None and classifier.calibration is None:
         raise FedotpError(
-            "--coverage is promised for the classifier as it was calibrated: leave --set, --classes, --prior and "
-            "--frequencies out, or calibrate it with this prior (--calibrate)"
+            "--coverage is valid only for the classifier as calibrated: remove --set, --classes, --prior and "
+            "--frequencies, or calibrate it with this prior (--calibrate)"
         )
     if maps is not None and not classifier.matching.has_plan:
-        raise FedotpError(f"{classifier.method.title} has no maps; leave --maps out, or give a run of FedOTP")
+        raise FedotpError(f"{classifier.method.title} has no maps; remove --maps, or give a run of FedOTP")
     printer = _printer(found, classifier, as_json=as_json, as_csv=as_csv, has_sets=coverage is not None)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
@@ -130,7 +129,7 @@ def predict(
 
 
 def _changed(classifier: "Classifier", changes: list[str], classes: str | None) -> "Classifier":
-    """The classifier with other settings of its method, or other classes."""
+    """Return the classifier with changed settings of its method and other classes."""
     from fedotp.methods import dial_of
 
     for change in changes:
@@ -140,7 +139,7 @@ def _changed(classifier: "Classifier", changes: list[str], classes: str | None) 
         elif key.strip() == "method.dial":
             classifier = classifier.with_dial(dial_of(value.strip()))
         else:
-            raise FedotpError(f"--set {change}: of a trained client only method.mass and method.dial can be changed")
+            raise FedotpError(f"--set {change}: only method.mass and method.dial can be changed after training")
     return classifier if classes is None else classifier.with_classes(class_names(classes))
 
 
@@ -170,7 +169,7 @@ def _show(
     top: int,
     maps: Path | None,
 ) -> None:
-    """Predict a batch of images and print what was predicted."""
+    """Predict a batch of images and print the predictions."""
     prediction = classifier.predict([picture for _, picture in pictures], coverage=coverage)
     sets = [] if coverage is None else prediction.sets
     for number, ((image, picture), best) in enumerate(zip(pictures, prediction.top(top), strict=True)):
@@ -187,7 +186,7 @@ def _show(
 
 
 def _find(given: Path) -> Iterator[Found]:
-    """The image itself, or all those in a folder and below, in a fixed order."""
+    """Yield the image itself, or all images in a folder and below, sorted."""
     from fedotp.data import IMAGE_SUFFIXES, is_image
 
     if not os.path.isdir(given):
@@ -202,11 +201,11 @@ def _find(given: Path) -> Iterator[Found]:
                 path = Path(folder, name)
                 yield Found(path, path.relative_to(given))
     if not n_found:
-        raise FedotpError(f"no image in {given} and below; images end in {', '.join(IMAGE_SUFFIXES)}")
+        raise FedotpError(f"no images in {given} or below; supported: {', '.join(IMAGE_SUFFIXES)}")
 
 
 def _distinct(images: Iterable[Found]) -> Iterator[Found]:
-    """The same images; of those with equal names below different folders, the later ones are numbered."""
+    """Yield the images; number later ones whose names below their folders are equal."""
     used: set[Path] = set()
     for image in images:
         numbered = (image.name.with_stem(f"{image.name.stem}-{n}") for n in count(2))
@@ -216,7 +215,7 @@ def _distinct(images: Iterable[Found]) -> Iterator[Found]:
 
 
 def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer) -> "Iterator[tuple[Found, Image]]":
-    """What the tower sees of the images that can be read; the printer reports the others."""
+    """Yield the images, cropped for the tower; the printer reports unreadable ones."""
     from fedotp.images import open_image
 
     for image in images:
@@ -227,18 +226,18 @@ def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer)
 
 
 def _longest(names: Sequence[object], most: int) -> int:
-    """The width of a column of names."""
+    """Return the width of a column of names."""
     return min(most, max(len(printable(name)) for name in names))
 
 
 def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path) -> Path:
-    """Write the heat maps of one image, for the class predicted, to a file in `folder` that is named after it."""
+    """Write the heat maps of an image, for its predicted class, to a file in `folder` named after it."""
     import numpy as np
 
     from fedotp.report import ImageMap, plot_maps
 
     maps = classifier.explain(picture)
-    assert maps.plan is not None  # refused above
+    assert maps.plan is not None  # checked above
     columns = maps.plan.sum((1, 2), keepdims=True)  # 0 for prompts that the dial has turned off
     shown = ImageMap(
         client=classifier.client,

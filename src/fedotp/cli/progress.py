@@ -1,4 +1,4 @@
-"""Progress of one run (a live display, plain lines, JSON lines) and of many runs (bars, or a line for each)."""
+"""Progress of one run (live display, plain lines or JSON lines) and of many runs (bars or lines)."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
 from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text
 
-_STOPPING_MANY = "Ctrl-C: ending after the rounds in progress; press it again to stop at once"
+_STOPPING_MANY = "Ctrl-C: finishing the rounds in progress; press it again to stop immediately"
 
 
 @contextmanager
 def run_progress(*, quiet: bool = False, as_json: bool = False) -> Iterator[Observer]:
-    """The observer that suits the terminal and the options."""
+    """Yield the observer for this terminal and these options."""
     console = Console(stderr=True)
     if as_json:
         yield JsonLines()
@@ -38,7 +38,7 @@ def run_progress(*, quiet: bool = False, as_json: bool = False) -> Iterator[Obse
 
 
 class PlainLines(Observer):
-    """A line on stderr for every evaluation, as for a log file."""
+    """One line on stderr for each evaluation, for log files."""
 
     def __init__(self) -> None:
         self._rounds = 0
@@ -46,23 +46,23 @@ class PlainLines(Observer):
         self._seen: set[str] = set()
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """One line for each split that has to be encoded."""
+        """Print one line for each split to encode."""
         if what.startswith("encoding") and what not in self._seen:
             self._seen.add(what)
             say(f"{what}: {counted(total, 'image')}")
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Print where the run is."""
+        """Print the run's directory."""
         self._rounds = config.federation.rounds if images_per_round else 0
-        say(f"{path}: " + (f"going on after round {round_}" if round_ else counted(self._rounds, "round")))
+        say(f"{path}: " + (f"continuing after round {round_}" if round_ else counted(self._rounds, "round")))
 
     def on_round(self, report: RoundReport) -> None:
-        """Kept for the next line."""
+        """Save speed and loss for the next line."""
         speed = report.n_images / max(report.seconds, 1e-9)
         self._training = f", {report.loss_text}{speed:,.0f} images/s{report.spent}"
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """A line."""
+        """Print the accuracy."""
         say(f"round {round_} of {self._rounds}: {accuracy_text(evaluation)}{self._training}")
 
     def on_interrupt(self) -> None:
@@ -71,33 +71,33 @@ class PlainLines(Observer):
 
 
 class JsonLines(Observer):
-    """A JSON object on stdout for the start, every round and every evaluation."""
+    """One JSON object on stdout for the start, each round and each evaluation."""
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Where the run is, and its rounds."""
+        """Print the run's directory and rounds."""
         rounds = config.federation.rounds if images_per_round else 0
         print_json({"kind": "start", "run": str(path), "round": round_, "rounds": rounds})
 
     def on_round(self, report: RoundReport) -> None:
-        """As in metrics.jsonl."""
+        """Print the record of metrics.jsonl."""
         print_json({"kind": "round", **report.as_dict()})
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        """As in metrics.jsonl."""
+        """Print the record of metrics.jsonl."""
         print_json({"kind": "evaluation", "round": round_, **evaluation.as_dict()})
 
     def on_view(self, round_: int, view: View) -> None:
-        """As in metrics.jsonl."""
+        """Print the record of metrics.jsonl."""
         print_json({"kind": "view", "round": round_, **view.as_dict()})
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """One line on stdout, at once."""
+    """Print one line of JSON to stdout and flush."""
     print(json.dumps(record, separators=(",", ":")), flush=True)
 
 
 def say(text: str) -> None:
-    """One line on stderr; names in it are made printable."""
+    """Print one line to stderr, with names made printable."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def many_progress(*, quiet: bool) -> Iterator[ManyObserver]:
-    """The observer that suits the terminal and the options."""
+    """Yield the observer for this terminal and these options."""
     console = Console(stderr=True)
     if quiet:
         yield ManyObserver()
@@ -118,7 +118,7 @@ def many_progress(*, quiet: bool) -> Iterator[ManyObserver]:
 
 
 class ManyLines(ManyObserver):
-    """A line on stderr for every run that ends."""
+    """One line on stderr for each finished run."""
 
     def __init__(self) -> None:
         self._encoding = PlainLines()
@@ -126,16 +126,16 @@ class ManyLines(ManyObserver):
         self._total = 0
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """One line for each split that has to be encoded."""
+        """Print one line for each split to encode."""
         self._encoding.on_encoding(what, done, total)
 
     def on_begin(self, n_trials: int, n_complete: int) -> None:
-        """How much there is to do."""
+        """Print the number of runs."""
         self._done, self._total = n_complete, n_trials
-        self._say(counted(n_trials, "run") + (f", {n_complete} of them complete already" if n_complete else ""))
+        self._say(counted(n_trials, "run") + (f", {n_complete} already complete" if n_complete else ""))
 
     def on_outcome(self, outcome: Outcome) -> None:
-        """A line."""
+        """Print the result of a run."""
         name = outcome.trial.name
         if outcome.directory.is_complete:
             self._done += 1
@@ -153,7 +153,7 @@ class ManyLines(ManyObserver):
 
 
 class ManyBars(ManyLines):
-    """The same lines, and below them a bar for all runs and one for each that is running."""
+    """The same lines, with a bar for all runs and one for each active run."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class ManyBars(ManyLines):
         self._progress.stop()
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Separate bars."""
+        """Show separate bars."""
         self._bars.show(what, done, total)
 
     def on_begin(self, n_trials: int, n_complete: int) -> None:
@@ -199,7 +199,7 @@ class ManyBars(ManyLines):
         self._progress.update(task, completed=update.round, total=max(update.rounds, 1), state=state)
 
     def on_outcome(self, outcome: Outcome) -> None:
-        """Take its bar away."""
+        """Remove the bar of a run."""
         task = self._running.pop(outcome.trial.name, None)
         if task is not None:
             self._progress.remove_task(task)
@@ -208,7 +208,7 @@ class ManyBars(ManyLines):
             self._progress.update(self._all, completed=self._done, state=f"{self._done} of {self._total}")
 
     def on_interrupt(self) -> None:
-        """Confirm it; drawn by the display's own thread, because this runs inside a signal handler."""
+        """Confirm it; the display's thread draws it, since this is called in a signal handler."""
         if self._all is not None:
             self._progress.update(self._all, description=_STOPPING_MANY)
 

@@ -1,4 +1,4 @@
-"""`fedotp report`: one HTML page about runs."""
+"""`fedotp report`: write an HTML page about runs."""
 
 import webbrowser
 from pathlib import Path
@@ -11,7 +11,7 @@ from fedotp.cli._options import QuietOption, RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.report.page import Analysed
     from fedotp.runs.directory import RunDirectory
 
@@ -25,25 +25,23 @@ def report(
     runs: RunsArgument,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help=f"The file to write; if not given, {_NAME} in the run or folder; of several, here if none is there."
-        ),
+        typer.Option(help=f"HTML file to write; default: {_NAME} in the run or folder, or here for several runs."),
     ] = None,
     analysis: Annotated[
         bool,
-        typer.Option(help="Show where prompts look and what they have learned; needs the run's data and backbone."),
+        typer.Option(help="Show where prompts look and what they learned; needs the run's data and backbone."),
     ] = True,
     against: Annotated[
         str | None,
-        typer.Option(help="What methods are compared with, as the table calls it; FedOTP if not given, or the first."),
+        typer.Option(help="Baseline method, as named in the table; default: FedOTP, else the first."),
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write one self-contained HTML page about one or several runs.
 
-    It opens from disk without network and can be sent as it is. Runs that are not complete are shown as far as
-    they have come; those that differ in nothing but the seed are one row of the comparison.
+    The page needs no network and can be sent as a single file. Incomplete runs are shown up to their last round; runs
+    that differ only in the seed form one row of the comparison.
 
     \b
     Examples:
@@ -55,8 +53,8 @@ def report(
 
     found = runs_at(runs)
     path = out or (runs[0] if len(runs) == 1 else Path()) / _NAME
-    if out is None and len(runs) > 1 and path.exists():  # of other runs, perhaps
-        raise FedotpError(f"{path} exists already; say where to write with --out, --out {path} to overwrite it")
+    if out is None and len(runs) > 1 and path.exists():  # it may be about other runs
+        raise FedotpError(f"{path} already exists; choose another --out, or overwrite it with --out {path}")
     if path.exists() and not is_page(path):  # checked before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
     write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None, against=against)
@@ -66,7 +64,7 @@ def report(
 
 
 def _analyse(run: "RunDirectory", quiet: bool) -> "Analysed":
-    """The analysis of a run, or why there is none."""
+    """Return the analysis of a run, or the reason why there is none."""
     from fedotp.report import analyse
 
     if not quiet:

@@ -36,7 +36,7 @@ from fedotp.cli.show import (
 )
 from fedotp.errors import FedotpError
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.config import Config
     from fedotp.data.partition import Partition
     from fedotp.federation.testing import View
@@ -48,14 +48,14 @@ app = typer.Typer()
 
 _log = partial(typer.Option, rich_help_panel="Logs")
 PartitionOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The images of each client, from `fedotp data partition --out`.")
+    Path | None, typer.Option(metavar="FILE", help="Partition saved by `fedotp data partition --out`.")
 ]
-TensorBoardOption = Annotated[bool, _log("--tensorboard", help="Log for TensorBoard, into the run's directory.")]
+TensorBoardOption = Annotated[bool, _log("--tensorboard", help="Log for TensorBoard, in the run's directory.")]
 WandbOption = Annotated[
-    bool, _log("--wandb", help="Log for W&B, into the run's directory; to its server with WANDB_MODE=online only.")
+    bool, _log("--wandb", help="Log for W&B, in the run's directory; to its server only with WANDB_MODE=online.")
 ]
 MlflowOption = Annotated[
-    bool, _log("--mlflow", help="Log for MLflow, into mlruns beside the run, or to MLFLOW_TRACKING_URI.")
+    bool, _log("--mlflow", help="Log for MLflow, in mlruns beside the run, or to MLFLOW_TRACKING_URI.")
 ]
 
 
@@ -72,10 +72,10 @@ def run(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a federation from images to prompts and numbers, all in one directory.
+    """Run a federation, from images to prompts and results, in one directory.
 
-    Ctrl-C ends the round in progress; --resume continues from there, and the
-    result is the same as that of an uninterrupted run.
+    Ctrl-C finishes the round in progress; --resume continues from there, with
+    the same result as an uninterrupted run.
 
     \b
     Examples:
@@ -94,8 +94,8 @@ def run(
     if resume is not None:
         if source is not None or out is not None or partition is not None or chosen:
             raise FedotpError(
-                "--resume uses the configuration and the directory of the run it names: leave out PRESET|FILE, --set, "
-                "--out and --partition"
+                "--resume uses the run's own configuration and directory: remove PRESET|FILE, --set, --out and "
+                "--partition"
             )
         directory = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json)
     else:
@@ -117,12 +117,12 @@ def evaluate(
     run: RunArgument,
     changes: SetOption = None,
     views: Annotated[
-        str | None, typer.Option(metavar="VIEW,...", help="Also evaluate these views, such as base,novel,global.")
+        str | None, typer.Option(metavar="VIEW,...", help="Also evaluate these views, for example base,novel,global.")
     ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate the prompts of a run again, perhaps with other settings; nothing is written.
+    """Evaluate the prompts of a run again, optionally with other settings; nothing is written.
 
     \b
     Examples:
@@ -157,13 +157,13 @@ def evaluate(
 
 @app.command()
 def presets() -> None:
-    """List the presets, ready-made configurations of the paper's experiments and of its successors' protocols.
+    """List the presets: configurations of the paper's experiments and of later papers' protocols.
 
     Example: fedotp run office --set data.root=~/data
     """
     from fedotp.config import presets as all_presets
 
-    table = listing("preset", "what it is")
+    table = listing("preset", "description")
     for name, summary in all_presets().items():
         table.add_row(cell(name), cell(summary))
     Console().print(table)
@@ -175,15 +175,15 @@ def config(
         str | None,
         typer.Argument(
             metavar="PRESET|FILE|RUN",
-            help=f"A preset, a file that ends in .toml, or the directory of a run; {SOURCE} if not given.",
+            help=f"A preset, a *.toml file, or the directory of a run; default: {SOURCE}.",
             autocompletion=_complete.sources_or_runs,
         ),
     ] = None,
     changes: SetOption = None,
 ) -> None:
-    """Print the complete configuration of a future run, with what each key means.
+    """Print the complete configuration of a future run, with an explanation of each key.
 
-    It is a file to start from: keys that you do not change may be left out.
+    Use it to start your own file: keys that you do not change can be removed.
 
     \b
     Examples:
@@ -203,13 +203,13 @@ def config(
 def _asked(
     source: str, changes: list[str], out: Path | None, partition: Path | None
 ) -> "tuple[Config, Path, Partition | None]":
-    """The configuration of a new run, its directory, and the images of each client if they are given."""
+    """Return the configuration, the directory and, if given, the partition of a new run."""
     from fedotp.config import load_config
     from fedotp.data.partition import Partition
     from fedotp.runs.directory import free_name
 
     if partition is not None and any(change.startswith("partition.") for change in changes):
-        raise FedotpError(f"--partition {partition} has the images of each client; leave partition.* out of --set")
+        raise FedotpError(f"--partition {partition} already defines the partition; remove --set partition.*")
     config = load_config(source).override(changes)
     divided = None if partition is None else Partition.load(partition)
     if divided is not None:
@@ -226,7 +226,7 @@ def _run(
     quiet: bool,
     as_json: bool,
 ) -> "RunDirectory":
-    """Run `config` in `path`, or resume what is there; return the complete run, or end the command."""
+    """Run `config` in `path`, or resume the run there; return the complete run, or exit."""
     keep_freed()
     from fedotp.cli.progress import run_progress
     from fedotp.runs import one, watch
@@ -245,9 +245,9 @@ def _run(
             else:
                 directory = one.run(config, path, observer=observer, partition=divided)
     except KeyboardInterrupt:
-        raise _stopped(path, "at once, the round in progress is lost", as_json=as_json) from None
+        raise _stopped(path, "immediately, without the round in progress", as_json=as_json) from None
     if not directory.is_complete:
-        raise _stopped(path, "after a whole round", as_json=as_json)
+        raise _stopped(path, "after a complete round", as_json=as_json)
     return directory
 
 
@@ -259,17 +259,17 @@ def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
     if (path / "config.toml").is_file():
         done = max((record["round"] for record in RunDirectory(path).metrics("round")), default=0)
         say(f"stopped {how}; {done} of {RunDirectory(path).config.federation.rounds} rounds are done")
-        say(f"go on with: {command('run', '--resume', path)}")
+        say(f"continue with: {command('run', '--resume', path)}")
     else:
         done = 0
-        say("stopped before the first round: no run was made; images already encoded are kept")
+        say("stopped before the first round: no run was created; encoded images are reused")
     if as_json:
         print_json({"kind": "interrupted", "run": str(path), "round": done})
     return typer.Exit(INTERRUPTED)
 
 
 def _print_next(directory: "RunDirectory", source: str, changes: list[str], *, can_compare: bool) -> None:
-    """Print where the run is, and useful next commands."""
+    """Print the run's directory and useful next commands."""
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if can_compare:
         options = [word for change in changes for word in ("--set", change)]

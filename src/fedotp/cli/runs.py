@@ -1,4 +1,4 @@
-"""`fedotp runs`: list runs, look at one."""
+"""`fedotp runs`: list and show runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +13,19 @@ from fedotp.cli._options import RunArgument
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_views, print_wide
 from fedotp.errors import FedotpError, listed
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.directory import RunDirectory
 
-app = typer.Typer(help="Runs: list them, look at one.", no_args_is_help=True)
+app = typer.Typer(help="Runs: list, show.", no_args_is_help=True)
 
 _CLIENTS_SHOWN = 20
 
 
 @app.command("list")
 def list_runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to look, also in folders below.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to search, with all folders below.")] = Path(
+        "runs"
+    ),
 ) -> None:
     """List the runs in a folder and below.
 
@@ -32,9 +34,9 @@ def list_runs(
     from fedotp.runs.directory import find_runs
 
     if not folder.is_dir():
-        raise FedotpError(f"{folder} is not a folder; `fedotp run` makes runs, in runs/ by default")
-    import_named()  # a mistake in a file that --import names is reported, though nothing of it is needed here
-    table = listing("begun", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
+        raise FedotpError(f"{folder} is not a folder; `fedotp run` creates runs in runs/ by default")
+    import_named()  # reports errors in files given by --import, though none is needed here
+    table = listing("started", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
     found = find_runs(folder)
     unreadable: list[str] = []
     for run in found:
@@ -48,7 +50,7 @@ def list_runs(
     if found:
         print_wide(table)
     else:
-        print(f"no runs in {printable(folder)}; `fedotp run` makes one")
+        print(f"no runs in {printable(folder)}; create one with `fedotp run`")
     for why in unreadable:
         print(f"unreadable: {why}")
 
@@ -56,10 +58,10 @@ def list_runs(
 @app.command()
 def show(
     run: RunArgument,
-    every: Annotated[bool, typer.Option("--all", help=f"All clients, not only {_CLIENTS_SHOWN}.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Its rounds as CSV instead: a row for each, all numbers.")] = False,
+    every: Annotated[bool, typer.Option("--all", help=f"Show all clients, not only {_CLIENTS_SHOWN}.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all numbers of its rounds as CSV instead.")] = False,
 ) -> None:
-    """Show what a run is, what it was made with, and its numbers, client by client.
+    """Show the settings of a run and its results for each client.
 
     \b
     Examples:
@@ -75,14 +77,14 @@ def show(
         print(as_csv(rows), end="")
         return
     with directory.reading():
-        # refuse what cannot be read before anything is printed
+        # fail on unreadable files before anything is printed
         rounds, state, accuracy = _progress(directory, directory.manifest["config"]["federation"]["rounds"])
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
             facts([("state", state), ("rounds", rounds), ("accuracy %", accuracy, "at the last evaluation")])
             if state != "running":
-                print_paths([("go on", directory.resume_command)])
+                print_paths([("continue", directory.resume_command)])
             return
         print_run(directory)
         print_views(directory.summary)
@@ -97,7 +99,7 @@ def _line(run: "RunDirectory") -> tuple[str, ...]:
 
 
 def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
-    """Rounds done of `total`, the state, and the last accuracy."""
+    """Return the rounds done of `total`, the state, and the last accuracy."""
     from fedotp._text import percent
 
     last = {record["kind"]: record for record in run.metrics()}
@@ -129,9 +131,9 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     yield "rounds", rounds["rounds"], f"{steps}, participation {rounds['participation']}"
     yield "optimizer", optimizer["name"], f"lr {optimizer['lr']}, momentum {optimizer['momentum']}"
     if server["name"] != "average":
-        yield "server's step", server["name"], f"lr {server['lr']}"
+        yield "server optimizer", server["name"], f"lr {server['lr']}"
     yield "seed", tables["seed"]
-    yield "begun", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
+    yield "started", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
     yield "on", manifest["device"], manifest["commit"] or ""
 
 
@@ -156,7 +158,7 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
         )
     Console().print(table)
     if len(shown) < len(rows):
-        print(f"and {len(rows) - len(shown)} more: --all shows them")
+        print(f"and {len(rows) - len(shown)} more; show them with --all")
 
 
 def _date(started: str) -> str:

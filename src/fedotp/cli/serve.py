@@ -1,4 +1,4 @@
-"""`fedotp serve`: a local page to try a run's clients on images."""
+"""`fedotp serve`: a local page to try the classifiers of a run's clients."""
 
 from typing import Annotated
 
@@ -22,9 +22,9 @@ app = typer.Typer()
 @app.command()
 def serve(
     source: ClassifierArgument,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8765,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; the default can be reached from this machine only.")
+        str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")
     ] = "127.0.0.1",
     calibrate: CalibrateOption = None,
     prior: PriorOption = None,
@@ -32,11 +32,11 @@ def serve(
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
 ) -> None:
-    """Open a local page: drop an image, choose a client, see what it predicts and where its prompts look.
+    """Serve a local page: drop an image, choose a client, see the prediction and where the prompts look.
 
-    For a calibrated client it also shows a set of classes, and whether the image is unlike the client's own. On this
-    machine a slider sets how much the class frequencies of the client count.
-    Only this machine reaches the page, and images stay in memory. Ctrl-C ends it.
+    For a calibrated client, the page also shows a set of classes and flags images unlike the client's own. On this
+    machine, a slider sets the strength of the class prior. Only this machine can reach the page, and images stay in
+    memory. Stop it with Ctrl-C.
 
     \b
     Examples:
@@ -58,12 +58,12 @@ def serve(
     server = make_server(classifiers, host=host, port=port)
     if not is_loopback(host):
         typer.secho(
-            f"warning: all that reach {printable(host)} can use this page and the clients' prompts behind it",
+            f"warning: everyone who can reach {printable(host)} can use this page and the clients' prompts",
             err=True,
             fg="yellow",
         )
     try:
-        print(f"{server.url}   Ctrl-C ends it", flush=True)
+        print(f"{server.url}   stop with Ctrl-C", flush=True)
         server.serve_forever()
     except KeyboardInterrupt:
         print()

@@ -13,62 +13,56 @@ from fedotp.errors import FedotpError
 from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 
-KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # a run keeps them, or what they did
+KEPT = ("allow_new_counts", "secure", "secure_threshold", "secure_range")  # the run stores them, or their effects
 
 _waiting = partial(typer.Option, rich_help_panel="Waiting for sites")
 _limit = partial(typer.Option, rich_help_panel="Limits of a site's influence")
 _secure = partial(typer.Option, rich_help_panel="Secure sums")
 HostOption = Annotated[
     str | None,
-    _options.connection_option(
-        help="Address to listen at.", show_default="all of the machine's; this machine's, if --insecure"
-    ),
+    _options.connection_option(help="Address to listen on.", show_default="0.0.0.0; 127.0.0.1 with --insecure"),
 ]
-PortOption = Annotated[int, _options.connection_option(min=1, max=65535, help="Port to listen at.")]
+PortOption = Annotated[int, _options.connection_option(min=1, max=65535, help="Port to listen on.")]
 MinSitesOption = Annotated[
-    int, _waiting(min=0, metavar="N", help="Begin when N sites are ready; 0: all that have keys.")
+    int, _waiting(min=0, metavar="N", help="Start when N sites are ready; 0: all sites with keys.")
 ]
-StartTimeoutOption = Annotated[
-    float, _waiting(metavar="SECONDS", help="Give up if they are not ready by then; 0: wait for ever.")
+StartTimeoutOption = Annotated[float, _waiting(metavar="SECONDS", help="Timeout for these sites to be ready; 0: none.")]
+RoundTimeoutOption = Annotated[
+    float, _waiting(metavar="SECONDS", help="Ignore answers of a round that arrive later than this.")
 ]
-RoundTimeoutOption = Annotated[float, _waiting(metavar="SECONDS", help="Later answers of a round do not count.")]
 PatienceOption = Annotated[
-    float, _waiting(metavar="SECONDS", help="Wait so long for a site that has just disconnected.")
+    float, _waiting(metavar="SECONDS", help="Time to wait for a disconnected site to reconnect.")
 ]
 MaxTimesOption = Annotated[
-    float,
-    _limit(
-        metavar="X",
-        help="No site counts with more images, or moves the prompt further, than X times the median of all.",
-    ),
+    float, _limit(metavar="X", help="Limit the image count and the update of each site to X times the median.")
 ]
 MaxImagesOption = Annotated[
     int,
     _limit(
         metavar="N",
-        help="No site counts with more than N images; 0: as --max-times says, nor more than all others together.",
+        help="Limit the image count of each site to N; 0: only by --max-times and the total of all other sites.",
     ),
 ]
 NewCountsOption = Annotated[
-    bool, _limit("--allow-new-counts", help="A site that comes back with more images counts with all of them.")
+    bool, _limit("--allow-new-counts", help="Accept a larger image count from a site that reconnects.")
 ]
 SecureOption = Annotated[
-    bool, _secure("--secure", help="Add updates up securely: the server sees their sum and no single update.")
+    bool, _secure("--secure", help="Sum updates securely: the server sees the sum, but no single update.")
 ]
 ThresholdOption = Annotated[
     float,
     _secure(
         metavar="X",
-        help="More than this share of a round's sites open a secure sum; the others may drop out.",
+        help="Open a secure sum if more than this share of a round's sites remain; the others can drop out.",
         show_default=f"{ServerSettings.secure_threshold:.3g}",
     ),
 ]
-RangeOption = Annotated[int, _secure(metavar="X", help="The largest value of a prompt in a secure sum.")]
+RangeOption = Annotated[int, _secure(metavar="X", help="Largest value of a prompt in a secure sum.")]
 
 
 @app.command()
@@ -96,8 +90,8 @@ def server(
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
     Sites connect with `fedotp client`. The connection is encrypted, and only
-    sites whose keys are in --keys are accepted. The run can be stopped, or the
-    machine can fail: --resume continues after the last round.
+    sites whose keys are in --keys are accepted. After an interruption or a
+    failure, --resume continues after the last round.
 
     \b
     Examples:
@@ -119,7 +113,7 @@ def server(
         secure_range=secure_range,
     )
     if resume is not None and (source is not None or out is not None or changes or classes):
-        raise FedotpError("--resume has its own configuration: leave out PRESET|FILE, --set, --classes and --out")
+        raise FedotpError("--resume uses the run's own configuration: remove PRESET|FILE, --set, --classes and --out")
     from fedotp.flower.server import run_server
 
     job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
@@ -129,12 +123,12 @@ def server(
 
 
 def _start_flower(keys: Path | None, insecure: bool) -> None:
-    """Refuse what cannot work, and start Flower and the log."""
+    """Check the platform, Flower and the keys, and start the log."""
     _options.need_posix("server")
     from fedotp.flower import need_flower
 
     need_flower()
-    _options.require_keys(keys, insecure, " (`fedotp keys make` makes them)")
+    _options.require_keys(keys, insecure, " (create it with `fedotp keys make`)")
 
 
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
@@ -143,7 +137,7 @@ def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
 
 
 def _given(settings: ServerSettings) -> list[str]:
-    """The options that were set and that the run does not keep by itself."""
+    """Return the changed options that the run does not store."""
     options = [item for item in fields(settings) if item.name not in KEPT]
     values = {item.name.replace("_", "-"): getattr(settings, item.name) for item in options}
     changed = [name for item, name in zip(options, values, strict=True) if values[name] != item.default]
@@ -153,8 +147,8 @@ def _given(settings: ServerSettings) -> list[str]:
 def _print_end(directory: "RunDirectory", options: list[str]) -> None:
     if not directory.is_complete:
         begun = (directory.path / "config.toml").is_file()
-        go_on = f"go on with: {command('server', '--resume', directory.path, *options)}"
-        typer.echo(f"stopped; {go_on}" if begun else "stopped before the first round: no run was made", err=True)
+        resume = f"continue with: {command('server', '--resume', directory.path, *options)}"
+        typer.echo(f"stopped; {resume}" if begun else "stopped before the first round: no run was created", err=True)
         raise typer.Exit(INTERRUPTED)
     print_run(directory)
     print()
@@ -162,13 +156,13 @@ def _print_end(directory: "RunDirectory", options: list[str]) -> None:
 
 
 def _classes(given: str | None) -> tuple[str, ...]:
-    """The names given, which must be different; none if nothing is given."""
+    """Parse class names, which must be distinct; none if not given."""
     if given is None:
         return ()
     names = tuple(_options.class_names(given))
     repeated = [name for i, name in enumerate(names) if name in names[:i]]
     if repeated or len(names) < 2:
         raise FedotpError(
-            f"--classes: {repeated[0]!r} is there twice" if repeated else "--classes: name at least two classes"
+            f"--classes: {repeated[0]!r} is given twice" if repeated else "--classes: must be at least two classes"
         )
     return names

@@ -1,7 +1,4 @@
-"""What commands print: tables, the numbers of a run, its views; and their exit statuses.
-
-Names from elsewhere cannot harm the terminal.
-"""
+"""Output of commands, with names made printable: tables, results and views of a run; exit statuses."""
 
 import io
 import shlex
@@ -17,13 +14,13 @@ from rich.text import Text
 from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.limits import Calibration
     from fedotp.runs.directory import RunDirectory
 
 # Exit statuses beside 0, and beside 2 for bad input
 SOME_FAILED = 1
-TRY_AGAIN = 75  # EX_TEMPFAIL: the cause may pass by itself
+TRY_AGAIN = 75  # EX_TEMPFAIL: a temporary failure
 INTERRUPTED = 130  # ended by Ctrl-C
 
 _TITLE_WIDTH = 10  # of a column of numbers; longer titles take several lines
@@ -31,17 +28,17 @@ _ANY_WIDTH = 10_000
 
 
 def cell(text: object, style: str = "") -> Text:
-    """Text for a table, taken literally: no markup, no control characters."""
+    """Return literal text for a table: no markup, no control characters."""
     return Text(printable(text), style=style)
 
 
 def command(*words: object) -> str:
-    """A command line to paste."""
+    """Return a command line to paste."""
     return shlex.join(["fedotp", *map(str, words), *import_options()])
 
 
 def listing(*titles: str, right: Sequence[str] = ()) -> Table:
-    """A table with titles; the columns named in `right` hold numbers, which are never broken."""
+    """Return a table with titles; the columns in `right` contain numbers, which are never wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in titles:
         number = title in right
@@ -52,7 +49,7 @@ def listing(*titles: str, right: Sequence[str] = ()) -> Table:
 
 
 def print_wide(table: Table) -> None:
-    """Print a table whose last column is long: its lines are not folded."""
+    """Print a table with a long last column, without wrapping its lines."""
     file = io.StringIO()
     Console(file=file, width=_ANY_WIDTH).print(table)
     for line in file.getvalue().splitlines():
@@ -60,7 +57,7 @@ def print_wide(table: Table) -> None:
 
 
 def facts(rows: Sequence[tuple[object, ...]]) -> None:
-    """Print lines of a name, a value and perhaps a remark."""
+    """Print lines of a name, a value and an optional remark."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -104,7 +101,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         rows.append((CONTROLS.get(name, name), f"{percent(control['accuracy'])} %", "control"))
     if "joined" in numbers:
         joined = numbers["joined"]
-        remark = f"{counted(len(joined['clients']), 'client')} that never trained with the others"
+        remark = f"{counted(len(joined['clients']), 'client')}, after training"
         rows.append(("joined later", f"{percent(joined['accuracy'])} %", remark))
     if numbers.get("faults"):
         named = ", ".join(f"{name} {n}" for name, n in numbers["faults"].items())
@@ -113,7 +110,7 @@ def print_numbers(numbers: dict[str, Any]) -> None:
         who = spent.get("neighbours", "add or remove one site")
         rows.append(("privacy spent", f"epsilon {spent['epsilon']:.3g}", f"at delta {spent['delta']:g}; {who}"))
     if "secure" in numbers:
-        rows.append(("updates seen", "none", f"by the server, of {counted(numbers['secure']['sums'], 'secure sum')}"))
+        rows.append(("updates seen", "none", f"by the server, in {counted(numbers['secure']['sums'], 'secure sum')}"))
     if "optimizer" in numbers:
         rows.append(("learning rate", f"{numbers['optimizer']['lr']:g}", numbers["optimizer"]["name"]))
     if "communication" in numbers:
@@ -142,7 +139,7 @@ def print_run(directory: "RunDirectory") -> None:
 
 
 def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
-    """Print how methods compare with their controls: warnings, and what is not significant."""
+    """Print warnings and notes on comparisons of methods with their controls."""
     for sentence in warnings:
         Console().print(cell(sentence, "bold yellow"))
     for sentence in notes:
@@ -150,12 +147,11 @@ def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
 
 
 def _print_findings(directory: "RunDirectory") -> None:
-    """Print what attacks on the run have found, if there were any."""
-
+    """Print the results of attacks on the run, if any."""
     rows: list[tuple[object, ...]] = []
     with directory.reading():
         if (audit := directory.finding("audit")) is not None:
-            rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; found by fedotp audit"))
+            rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; from fedotp audit"))
         if (probe := directory.finding("probe")) is not None:
             auc = max(attack["auc"]["value"] for attack in probe["attacks"])
             rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
@@ -164,7 +160,7 @@ def _print_findings(directory: "RunDirectory") -> None:
 
 
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
-    """Print what the numbers below are of."""
+    """Print the method, data, clients and rounds of a run."""
     n_rounds = max((record["round"] for record in run.metrics("round")), default=0)
     what = f"{run.title} on {run.manifest['data']['name']}"
     text = f"{what}, {counted(n_clients, 'client')}, {counted(n_rounds, 'round')}"
@@ -174,7 +170,7 @@ def print_headline(run: "RunDirectory", n_clients: int) -> None:
 
 
 def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
-    """Print what is to be copied: never folded."""
+    """Print names with paths or commands, never wrapped."""
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
@@ -182,7 +178,7 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
 
 # Views -----------------------------------------------------------------------------------------------------------
 
-_MODELS = "personal: what each client predicts with; global: the method's global part."
+_MODELS = "personal: each client's own model; global: the method's global model."
 _MEANS = (
     "HM: harmonic mean of base and novel; HM3: of personal (local), base and novel; CM: mean of personal and HM. "
     "The base of the global model is the view global."
@@ -190,7 +186,7 @@ _MEANS = (
 
 
 def print_views(numbers: Mapping[str, Any]) -> None:
-    """Print `views` of a summary, or of an evaluation in the shape of one, and which are impossible."""
+    """Print the views of a summary, or of an evaluation in that shape, and the impossible views."""
     from fedotp._text import percent
 
     views: Sequence[Mapping[str, Any]] = numbers.get("views", ())
@@ -221,11 +217,11 @@ def print_views(numbers: Mapping[str, Any]) -> None:
 
 
 def promise(calibration: "Calibration") -> str:
-    """In one line, what it guarantees."""
+    """Return a line that states the guarantees of a calibration."""
     from fedotp.limits import COVERAGES, least_images
 
     n = len(calibration)
     possible = [f"{coverage:g}" for coverage in COVERAGES if n >= least_images(coverage)]
     sets = f"sets up to a coverage of {possible[-1]}" if possible else f"too few for a coverage of {COVERAGES[0]:g}"
     flags = "unlike images are flagged" if calibration.can_flag else "too few to flag unlike images"
-    return f"calibrated by {counted(n, 'image')}: {sets}; {flags}"
+    return f"calibrated with {counted(n, 'image')}: {sets}; {flags}"

@@ -1,4 +1,4 @@
-"""`fedotp data encode` and `fedotp data cache`: fill the token store, look into it, make room."""
+"""`fedotp data encode` and `fedotp data cache`: fill, list and prune the token store."""
 
 import time
 from pathlib import Path
@@ -13,12 +13,12 @@ from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
 
 app = typer.Typer()
-cache = typer.Typer(help="Look into the token store and make room: show, prune.", no_args_is_help=True)
+cache = typer.Typer(help="Token store: show, prune.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
 
 _GIB = 1 << 30
 StoreOption = Annotated[
-    Path | None, typer.Option(help="Folder of the token store; $FEDOTP_CACHE/tokens or the user's cache if not given.")
+    Path | None, typer.Option(help="Folder of the token store; default: $FEDOTP_CACHE/tokens or the user's cache.")
 ]
 
 
@@ -26,9 +26,9 @@ StoreOption = Annotated[
 def encode(
     dataset: DatasetArgument, changes: SetOption = None, root: RootOption = None, quiet: QuietOption = False
 ) -> None:
-    """Encode every image of a data set once; later runs with this backbone read the tokens back.
+    """Encode every image of a data set once; later runs with this backbone reuse the tokens.
 
-    Stop it at any time: the same command continues.
+    If interrupted, the same command continues.
 
     \b
     Examples:
@@ -43,17 +43,17 @@ def encode(
     with encoding_progress(quiet=quiet) as on_progress:
         encoded = encode_for(config, loaded, clip, on_progress)
     n_crops = encoded.train.records.size + encoded.test.records.size
-    repaired = f", {encoded.n_repaired} of them in place of damaged ones" if encoded.n_repaired else ""
+    repaired = f", {encoded.n_repaired} of them to replace corrupt ones" if encoded.n_repaired else ""
     name = printable(encoded.dataset.name)
     print(f"{name}: {len(encoded.train):,} train, {len(encoded.test):,} test images as tokens")
     print(f"{n_crops:,} crops, {encoded.n_encoded:,} encoded now{repaired}")
     if encoded.dataset.skipped:
-        print(f"{len(encoded.dataset.skipped)} broken images left out")
+        print(f"{counted(len(encoded.dataset.skipped), 'broken image')} skipped")
 
 
 @cache.command()
 def show(store: StoreOption = None) -> None:
-    """List what is in the token store, the least recently used first.
+    """List the contents of the token store, least recently used first.
 
     Example: fedotp data cache show
     """
@@ -67,20 +67,20 @@ def show(store: StoreOption = None) -> None:
 @cache.command()
 def prune(
     store: StoreOption = None,
-    older_than: Annotated[float | None, typer.Option(min=0, help="Only what was not used for so many days.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="Only this backbone: how its digest begins.")] = None,
+    older_than: Annotated[float | None, typer.Option(min=0, help="Only tokens unused for this many days.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Only this backbone: prefix of its digest.")] = None,
     max_size: Annotated[
-        float | None, typer.Option(min=0, help="Only until so many GiB are left, oldest first.")
+        float | None, typer.Option(min=0, help="Only until this many GiB are left, oldest first.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tokens.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete tokens; they are encoded again when they are needed. Several options narrow the choice.
+    """Delete tokens, which are encoded again when needed. Several options narrow the selection.
 
     Examples: fedotp data cache prune --older-than 30, fedotp data cache prune --max-size 50 --yes
     """
     if everything == any(option is not None for option in (older_than, backbone, max_size)):
-        raise FedotpError("say what to prune: --older-than, --backbone or --max-size, or else --all")
+        raise FedotpError("select tokens with --older-than, --backbone or --max-size, or all of them with --all alone")
     chosen = tokens.select_stores(
         tokens.list_stores(store or tokens.default_store()),
         backbone=backbone or "",
@@ -104,7 +104,7 @@ def _print_stores(infos: "list[tokens.StoreInfo]") -> None:
         print(f"tower      {printable(info.tower)}, in {printable(encoding.precision)}")
         print(f"transform  {printable(encoding.transform)}")
         crops = counted(info.n_crops, "crop")
-        print(f"holds      {counted(info.n_images, 'image')}, at most {crops} of each, {encoding.storage}")
+        print(f"contents   {counted(info.n_images, 'image')}, at most {crops} of each, {encoding.storage}")
         print(f"size       {_size(info.n_bytes)}, last used {used}\n")
 
 

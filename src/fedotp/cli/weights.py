@@ -7,12 +7,12 @@ import typer
 
 from fedotp.cli._options import Precision
 
-if TYPE_CHECKING:  # torch takes a second to import, which `--help` need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.clip import CLIP
 
 app = typer.Typer(help="Fetch, inspect and convert CLIP checkpoints.", no_args_is_help=True)
 
-_SOURCE_HELP = "A checkpoint (OpenAI's, Hugging Face's, open_clip's or ours), or a name such as ViT-B/16."
+_SOURCE_HELP = "A checkpoint (OpenAI, Hugging Face, open_clip or fedotp), or a name such as ViT-B/16."
 
 
 @app.command()
@@ -51,7 +51,7 @@ def info(source: Annotated[str, typer.Argument(help=_SOURCE_HELP, metavar="FILE"
 
 @app.command()
 def fetch(name: Annotated[str, typer.Argument(help="ViT-B/32, ViT-B/16, ViT-L/14, RN50 or RN101.")]) -> None:
-    """Download a backbone of OpenAI's into the local Hugging Face cache and print where it lies.
+    """Download an OpenAI backbone into the local Hugging Face cache and print its path.
 
     Example: fedotp weights fetch ViT-B/16
     """

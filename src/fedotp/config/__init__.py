@@ -1,4 +1,4 @@
-"""Configurations: one frozen, typed object that says all there is to say about a run; TOML files, presets, `--set`."""
+"""Configurations: one frozen, typed object that determines a run; TOML files, presets, `--set`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""`Config`: everything that determines a run, and what two of them differ in."""
+"""`Config`, which determines a run, and the difference between two of them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -27,32 +27,32 @@ from fedotp.federation import (
 from fedotp.methods import FedOTP, Method, PromptSettings
 from fedotp.privacy import PrivacySettings
 
-_BRIDGE = "bridge"  # a key that stands for others: `fedotp._authors.bridged`
-_MOST_BYTES = 4 << 20  # of a file
-_MOST = 2**63 - 1  # TOML's and torch's largest whole number
+_BRIDGE = "bridge"  # a key that sets several others: `fedotp._authors.bridged`
+_MOST_BYTES = 4 << 20  # size limit of a file
+_MOST = 2**63 - 1  # largest integer of TOML and torch
 
 
 @dataclass(frozen=True)
 class Config:
-    """A run, completely. Only the data set has no default; the other defaults are the paper's.
+    """The complete settings of a run. Only the data set has no default; the other defaults are the paper's.
 
-    `partition.seed` draws the partition, `seed` everything else: several seeds on one split are several `seed`s.
+    `partition.seed` draws the partition, `seed` everything else.
 
     Attributes:
-        data: the images and how clients see them.
-        partition: how images are divided among clients.
+        data: images and their preprocessing.
+        partition: assignment of images to clients.
         backbone: the frozen CLIP.
-        prompt: the shape and the start of a prompt, and what it must not forget.
+        prompt: shape, initialisation and regularisation of a prompt.
         method: the method and its options.
-        federation: rounds and the clients that take part in them.
-        optimizer: how a client's gradient steps are made.
-        server: what the server does with the average of a round.
-        attack: which clients attack a simulated federation, and how.
-        evaluation: when and on whom the clients' classifiers are tested.
-        compute: where and how to compute; none of it changes the result beyond rounding.
-        authors: what the authors' code does differently from the paper, for comparison with it.
-        privacy: whose presence must not be visible in what is released, and at what price.
-        seed: draws everything but the partition.
+        federation: rounds and participating clients.
+        optimizer: gradient steps of a client.
+        server: update of the server from the average of a round.
+        attack: attacking clients of a simulated federation, and their attack.
+        evaluation: times, views and clients of tests.
+        compute: device, precision and batching; no effect on the result beyond rounding.
+        authors: deviations of the authors' code from the paper, for comparison.
+        privacy: protected unit and parameters of differential privacy.
+        seed: random seed of everything but the partition.
 
     Examples:
         >>> config = Config(DataSettings("oxford_pets")).override(["method.mass=0.7", "seed=3"])
@@ -80,10 +80,10 @@ class Config:
         self._require_what_views_need()
         self._require_what_authors_need()
         if self.attack.is_on_data and self.data.labels != "true":
-            right = f'"none", "sign-flip", "scaled" or "colluding" beside data.labels = {show(self.data.labels)}'
+            right = f'"none", "sign-flip", "scaled" or "colluding" with data.labels = {show(self.data.labels)}'
             raise SettingError("attack.name", show(self.attack.name), right)
         if self.privacy.unit == "site" and self.server.rule != "average":
-            right = '"average" beside privacy.unit = "site", which bounds every update itself'
+            right = '"average" with privacy.unit = "site", which already bounds every update'
             raise SettingError("server.rule", show(self.server.rule), right)
 
     def _require_what_views_need(self) -> None:
@@ -98,23 +98,22 @@ class Config:
     def _require_what_authors_need(self) -> None:
         authors = self.authors
         if authors.normalisation != "clip" and self.data.crops:
-            right = f"0 beside authors.normalisation = {show(authors.normalisation)}"
+            right = f"0 with authors.normalisation = {show(authors.normalisation)}"
             raise SettingError("data.crops", str(self.data.crops), right)
         if authors.evaluate_sampled and self.evaluation.clients:
-            right = "0 beside authors.evaluate_sampled = true"
+            right = "0 with authors.evaluate_sampled = true"
             raise SettingError("evaluation.clients", str(self.evaluation.clients), right)
         if authors.mispaired_labels and (self.attack.is_on_data or self.data.labels != "true"):
-            right = "false beside an attack on data, or data.labels that are not true"
+            right = 'false with an attack on data, and with data.labels other than "true"'
             raise SettingError("authors.mispaired_labels", "true", right)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
-        """Read tables as TOML or `to_dict` gives them; `where` (a file's name) opens the message of a refusal.
+        """Read tables from TOML or `to_dict`; error messages begin with `where`, such as a file's name.
 
-        `bridge = "authors"` outside of sections sets what the authors' code does otherwise, but for keys that are
-        given.
+        `bridge = "authors"` at top level sets the deviations of the authors' code, except for keys that are given.
         """
-        import_named()  # what is wrong there is not wrong `where`
+        import_named()  # its errors are not those of `where`
         with _schema.located(where):
             config = cls(**_schema.read_tables({key: value for key, value in tables.items() if key != _BRIDGE}))
             if _BRIDGE not in tables:
@@ -130,17 +129,17 @@ class Config:
         except FileNotFoundError:
             stem = Path(path).stem
             raise FedotpError(
-                f"{path}: no such file" + (f"; for the preset say {stem}" if stem in preset_texts() else "")
+                f"{path}: no such file" + (f"; did you mean the preset {stem}?" if stem in preset_texts() else "")
             ) from None
         except OSError as error:
-            raise FedotpError(f"{path}: cannot be read ({error.strerror})") from None
+            raise FedotpError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:
-            raise FedotpError(f"{path}: not UTF-8 text; a configuration is a TOML file") from None
+            raise FedotpError(f"{path}: not UTF-8 text; a configuration must be a TOML file") from None
         return cls._parse(text, str(path))
 
     @classmethod
     def preset(cls, name: str) -> "Config":
-        """Read a preset that comes with the package; `presets` lists them."""
+        """Read a built-in preset; `presets` lists them."""
         return cls._parse(preset_text(name), f"preset {name}")
 
     @classmethod
@@ -153,13 +152,13 @@ class Config:
 
     @property
     def resolved(self) -> "Config":
-        """The same with the method's own optimizer, rate, number of rounds and class prior: what a run records."""
+        """This with the method's own optimizer, learning rate, rounds and class prior, as a run records it."""
         optimizer, rounds = self.optimizer.of(self.method), rounds_of(self.method, self.federation)
         return replace(self, optimizer=optimizer, federation=rounds, evaluation=self.evaluation.of(self.method))
 
     @property
     def settings(self) -> Settings:
-        """The part that drives the federation."""
+        """The part that controls the federation."""
         return Settings(
             self.federation,
             self.optimizer.of(self.method),
@@ -173,14 +172,14 @@ class Config:
 
     @property
     def title(self) -> str:
-        """What was run: the method; wrong labels or names, with which it is no result but a control; an attack."""
+        """The method, with wrong labels or names (of a control) and the attack, if any."""
         attack = [f"{self.attack.name} from {self.attack.share:.0%}"] if self.attack.name != "none" else []
         control = ["shuffled labels"] if self.data.labels == "shuffled" else []
         wrong = [key.replace("_", " ") for key in self.authors.wrong_data]
         return ", ".join([self.method.title, *control, *wrong, *attack])
 
     def to_dict(self) -> Tables:
-        """Every key with its value, defaults included, in the order of the file; None where a key has no value."""
+        """Return all keys with their values, including defaults, in the order of the file; None for no value."""
         tables: Tables = {"seed": self.seed}
         for section in _schema.SECTIONS:
             part = getattr(self, section)
@@ -189,19 +188,18 @@ class Config:
         return tables
 
     def to_toml(self) -> str:
-        """The complete configuration as a file that reads back equal."""
+        """Return the complete configuration as the text of a TOML file."""
         return write_tables(self.to_dict())
 
     def override(self, assignments: Sequence[str], then: Sequence[str] = ()) -> "Config":
-        """Make assignments `section.key=value` as the command line's `--set` does, all at once.
+        """Apply assignments `section.key=value` all at once, like `--set` on the command line.
 
-        Values are TOML or text without quotes; `none` takes a value away where a key may be without. With
-        another `method.name` the method's options are its defaults, with another `partition.scheme` the settings that
-        are not for it are dropped; an option assigned here that the method or scheme does not have is refused.
-        `bridge=authors` sets what the authors' code does otherwise, but for keys that are assigned beside it.
+        Values are TOML or unquoted text; `none` unsets an optional key. Another `method.name` resets the options of the
+        method to its defaults, another `partition.scheme` drops settings that do not apply to it; assigning an option
+        that the method or scheme does not have is an error. `bridge=authors` sets the deviations of the authors' code,
+        except for assigned keys.
 
-        `then` are assignments made on top, as by a second call; only the bridge waits for them: what it sets may depend
-        on the method, or on what else they change.
+        `then` are further assignments, applied as by a second call, but before the bridge, which may depend on them.
         """
         with _schema.located("--set"):
             chosen, later = _assigned(assignments), _assigned(then)
@@ -210,12 +208,12 @@ class Config:
             config = Config(**_schema.read_tables(_applied(before.to_dict(), later))) if later else before
             if bridge is None:
                 return config
-            same = config.method.name == before.method.name  # options of another are not this one's
+            same = config.method.name == before.method.name  # options of another method do not apply
             given = [key for key in chosen if same or not key.startswith("method.")]
             return config._bridged(bridge, {*given, *later})
 
     def _bridged(self, bridge: object, given: Collection[str]) -> "Config":
-        """The same with all that a bridge sets, but for the keys `given` (dotted)."""
+        """Return this with all settings of a bridge, except for the keys `given` (dotted)."""
         if bridge not in BRIDGES:
             raise SettingError(_BRIDGE, show(bridge), _schema.one_of(BRIDGES, bridge))
         tables: dict[str, Any] = self.to_dict()
@@ -227,7 +225,7 @@ class Config:
 
 
 def _flat(tables: Mapping[str, Any]) -> dict[str, Value]:
-    """All keys, dotted where they are in sections."""
+    """Return all keys, dotted if in sections."""
     flat: dict[str, Value] = {}
     for key, value in tables.items():
         flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
@@ -235,33 +233,33 @@ def _flat(tables: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def load_config(source: str | Path) -> Config:
-    """Read a preset by its name, or a file: a path, or a text that ends in .toml."""
+    """Read a preset by name, or a file: a `Path`, or a string that ends in .toml."""
     if isinstance(source, Path) or source.endswith(".toml"):
         return Config.read(source)
     return Config.preset(source)
 
 
 def flatten(config: Config) -> dict[str, Value]:
-    """Every key of a resolved configuration, dotted ("method.mass"), with its value; None where it has none."""
+    """Return the dotted keys ("method.mass") of a resolved configuration with their values; None for no value."""
     return _flat(config.resolved.to_dict())
 
 
 def difference(a: Config, b: Config) -> dict[str, tuple[Value, Value]]:
-    """The keys in which two configurations differ, with both values; None for a key that one does not have."""
+    """Return the keys in which two configurations differ, with both values; None for a missing key."""
     left, right = flatten(a), flatten(b)
     return {key: (left.get(key), right.get(key)) for key in {**left, **right} if left.get(key) != right.get(key)}
 
 
-# `--set section.key=value`: from a command line's words to tables ----------------------------------------
+# `--set section.key=value`: from the command line to tables -----------------------------------------------
 
 
 def _assigned(assignments: Sequence[str]) -> dict[str, str]:
-    """Keys and what is assigned to them, as text; of two assignments to one key the last counts."""
+    """Return keys and the texts assigned to them; the last assignment to a key wins."""
     return dict(_divide(assignment) for assignment in assignments)
 
 
 def _applied(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
-    """The tables with what is `chosen` in them, not checked yet."""
+    """Return the tables with the `chosen` assignments, not checked yet."""
     changed: dict[str, Any] = {key: dict(value) if isinstance(value, dict) else value for key, value in tables.items()}
     _change_method(changed, chosen)
     _change_scheme(changed, chosen)
@@ -277,7 +275,7 @@ def _applied(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _parsed(text: str, kind: _schema.Kind | None) -> object:
-    """A value as a person types it: TOML, text without quotes, words between commas, or none where that is a value."""
+    """Parse a value as typed: TOML, text without quotes, words between commas, or none if optional."""
     bare, optional = _schema.bare_kind(kind)
     text = text.strip()
     if optional and text.lower() == "none":
@@ -301,16 +299,16 @@ def _divide(assignment: str) -> tuple[str, str]:
 
 
 def _change_method(tables: dict[str, Any], chosen: dict[str, str]) -> None:
-    """Another method starts from its own defaults: an option of the same name need not mean the same."""
+    """Reset the options if the method changes: options of the same name can differ in meaning."""
     name = _parsed(chosen.get("method.name", tables["method"]["name"]), str)
     if name != tables["method"]["name"]:
         tables["method"] = {"name": _schema.method_named(name).name}
 
 
 def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:
-    """Another scheme drops what it has no use for; what is chosen beside it stays, to be refused.
+    """Drop settings that do not apply to a new scheme; chosen ones stay, to be rejected later.
 
-    The number of clients goes, too, where it follows from the domains or coarse labels of the data.
+    The number of clients is dropped, too, if it follows from the domains or coarse labels of the data.
     """
     scheme = _parsed(chosen.get("partition.scheme", tables["partition"]["scheme"]), str)
     if scheme == tables["partition"]["scheme"] or not (scheme in SCHEMES or find_scheme(str(scheme))):

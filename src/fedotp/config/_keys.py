@@ -1,7 +1,6 @@
-"""What the keys of a configuration mean.
+"""Meanings of the keys of a configuration, read from `Attributes:` in the docstrings of the sections' dataclasses.
 
-It is written once, under `Attributes:` in the docstrings of the dataclasses that are the sections: `fedotp config`, the
-page of the documentation and the shell's completion read it from there.
+`fedotp config`, the documentation and the shell's completion use them.
 """
 
 import inspect
@@ -25,10 +24,10 @@ class Key:
 
     Attributes:
         name: dotted, such as "optimizer.lr".
-        meaning: in words; "" where the docstring has none, as a user's method may.
-        right: what its value may be, in words.
-        choices: its values, where they are a few words; () where they are not.
-        default: its value where none is given; None for none.
+        meaning: its description; "" if the docstring has none, as for some user-defined methods.
+        right: the valid values, in words.
+        choices: the valid values, if they are a few words; else ().
+        default: its default value; None for none.
     """
 
     name: str
@@ -39,24 +38,24 @@ class Key:
 
     @property
     def line(self) -> str:
-        """The meaning in one line: its first sentence, and the choices if that does not name them."""
+        """The first sentence of the meaning, with the choices if it does not name them."""
         first = _SENTENCE.split(self.meaning, maxsplit=1)[0]
         return first if all(choice in first for choice in self.choices) else f"{first} ({', '.join(self.choices)})"
 
 
 def keys_of(method: type[Method]) -> tuple[Key, ...]:
-    """Every key of a configuration with this method, in the order of the file."""
+    """Return all keys of a configuration with this method, in the order of the file."""
     return (*_top(), *(key for section in SECTIONS for key in _section(section, method)))
 
 
 def sections() -> dict[str, str]:
-    """The sections of a configuration, and what each is about."""
+    """Return the sections of a configuration and their meanings."""
     meanings = meanings_of(Config)
     return {section: meanings[section] for section in SECTIONS}
 
 
 def explained(config: Config) -> str:
-    """The complete configuration as a file that reads back equal, each key below a line that says what it means."""
+    """Return the complete configuration as the text of a TOML file, with a comment above each key."""
     keys = {key.name: key for key in keys_of(type(config.method))}
     resolved = config.resolved.optimizer
     lines: list[str] = []
@@ -73,7 +72,7 @@ def explained(config: Config) -> str:
 
 
 def meanings_of(cls: type) -> dict[str, str]:
-    """The entries under `Attributes:` in the docstrings of a class and of those it is made from, each as one text."""
+    """Return the entries under `Attributes:` in the docstrings of a class and its bases."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         _, _, attributes = inspect.cleandoc(base.__doc__ or "").partition("\nAttributes:\n")

@@ -1,7 +1,7 @@
-"""The sections of a configuration and the keys in them, and how tables of anything become dataclasses, strictly.
+"""The sections and keys of a configuration, and their strict conversion from tables to dataclasses.
 
-A refusal is one line that names the key, says what would be right and, for an unknown name, what is near; `located`
-adds the place. The options of [method] depend on its name.
+An error is one line with the key, the valid values and, for an unknown name, the nearest one; `located` adds the
+file. The options of [method] depend on its name.
 """
 
 import difflib
@@ -31,7 +31,7 @@ from fedotp.privacy import PrivacySettings
 
 T = TypeVar("T")
 Kind = object
-"""What a field is annotated with: bool, int, float, str, Words, a Literal of strings; some of these, or None."""
+"""The annotation of a field: bool, int, float, str, Words, a Literal of strings, or a union of these and None."""
 
 _RIGHT: dict[Kind, str] = {
     bool: "true or false",
@@ -58,19 +58,19 @@ SECTIONS: dict[str, type[Any]] = {
     "privacy": PrivacySettings,
     "authors": AuthorsSettings,
 }
-"""In the order in which they are written. [method] is one of the methods; its key `name` says which."""
+"""In the order of the file. The key `name` of [method] selects the method."""
 
 TOP: dict[str, Kind] = {"seed": int}
 """The keys outside of sections."""
 
 METHOD = FedOTP.name
-"""The method of a configuration that names none."""
+"""The default method."""
 
-_ONE_LETTER = 0.9  # how alike round and rounds are
+_ONE_LETTER = 0.9  # similarity of round and rounds
 
 
 def all_kinds(method: type[Method]) -> dict[str, Kind]:
-    """Every key of a configuration with this method, dotted, and what it is annotated with."""
+    """Return the dotted keys of a configuration with this method, and their annotations."""
     kinds = dict(TOP)
     for section, cls in SECTIONS.items():
         if cls is Method:
@@ -81,7 +81,7 @@ def all_kinds(method: type[Method]) -> dict[str, Kind]:
 
 
 def method_named(name: object) -> type[Method]:
-    """Look a method up."""
+    """Look up a method."""
     method = find_method(name) if isinstance(name, str) else None
     if method is None:
         choices = (*method_names(), "one of your own with --import FILE.py")
@@ -90,11 +90,11 @@ def method_named(name: object) -> type[Method]:
 
 
 def read_tables(tables: Mapping[str, object]) -> dict[str, Any]:
-    """The values of all keys outside of sections that are given, and an object for every section."""
+    """Return the given values of top-level keys, and an object for every section."""
     given = {section: _as_table(section, tables.get(section, {})) for section in SECTIONS}
     method = method_named(given["method"].get("name", METHOD))
     kinds = all_kinds(method)
-    _refuse_unknown(tables, given, method, list(kinds))
+    _require_known(tables, given, method, list(kinds))
     read: dict[str, Any] = {key: convert(tables[key], kind, key) for key, kind in TOP.items() if key in tables}
     for section, cls in SECTIONS.items():
         table = given[section]
@@ -112,7 +112,7 @@ def _as_table(section: str, value: object) -> dict[str, object]:
     raise FedotpError(f"{section} = {show(value)}: {section} is a section, not a key; did you mean {section}.{name}?")
 
 
-def _refuse_unknown(
+def _require_known(
     tables: Mapping[str, object], given: Mapping[str, Mapping[str, object]], method: type[Method], keys: list[str]
 ) -> None:
     for key, value in tables.items():
@@ -126,7 +126,7 @@ def _refuse_unknown(
 
 
 def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
-    """The refusal of a key (its parts) that is none of `keys` (dotted)."""
+    """Return the error for a key (its parts) that is not one of `keys` (dotted)."""
     whole = ".".join(key)
     if near := _nearest(whole, keys):
         return FedotpError(f"unknown key {show_key(*key)}; did you mean {near}?")
@@ -137,14 +137,14 @@ def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
 
 
 def unknown_section(section: str, sections: Sequence[str]) -> FedotpError:
-    """The refusal of a section."""
+    """Return the error for an unknown section."""
     near = nearest(section, sections)
     right = f"did you mean {near}?" if near else f"the sections are {listed(sections, len(sections))}"
     return FedotpError(f"unknown section {show_key(section)}; {right}")
 
 
 def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
-    """The refusal of an option that belongs to other methods than this one; None if it belongs to none."""
+    """Return the error for an option of other methods than this one; None if no method has it."""
     owners = [name for name, other in METHODS.items() if option in kinds_of(other)]
     if not owners:
         return None
@@ -156,12 +156,12 @@ def foreign_option(option: str, method: type[Method]) -> FedotpError | None:
 
 
 def _of(section: str, keys: Sequence[str]) -> dict[str, str]:
-    """The keys of a section, by their names within it."""
+    """Return the keys of a section, by their names in it."""
     return {known.rpartition(".")[2]: known for known in keys if known.rpartition(".")[0] == section}
 
 
 def _nearest(key: str, keys: Sequence[str]) -> str | None:
-    """The key most likely meant: in its section a letter off, part of a name, a slip; the name elsewhere; any slip."""
+    """Return the most similar key: by typos or parts of names in its section, then by its name in other sections."""
     section, _, name = key.rpartition(".")
     own = _of(section, keys)
     if letters := difflib.get_close_matches(name, own, n=1, cutoff=_ONE_LETTER):
@@ -184,7 +184,7 @@ def _nearest(key: str, keys: Sequence[str]) -> str | None:
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Put the place in front of the message of a refusal."""
+    """Prefix error messages with the place."""
     try:
         yield
     except FedotpError as error:
@@ -192,7 +192,7 @@ def located(where: str) -> Iterator[None]:
 
 
 def kinds_of(cls: type[Any]) -> dict[str, Kind]:
-    """The fields of a dataclass and what they are annotated with."""
+    """Return the fields of a dataclass and their annotations."""
     if cls not in _KINDS:
         hints = typing.get_type_hints(cls)
         _KINDS[cls] = {item.name: hints[item.name] for item in fields(cls)}
@@ -200,7 +200,7 @@ def kinds_of(cls: type[Any]) -> dict[str, Kind]:
 
 
 def read_fields(cls: type[T], table: Mapping[str, object], section: str) -> T:
-    """Make a `cls` of a table whose keys are known to be fields of it."""
+    """Make a `cls` from a table, all keys of which are fields of it."""
     kinds = kinds_of(cls)
     values = {key: convert(value, kinds[key], show_key(section, key)) for key, value in table.items()}
     for item in fields(cls):  # type: ignore[arg-type]  # T is a dataclass
@@ -216,7 +216,7 @@ def read_fields(cls: type[T], table: Mapping[str, object], section: str) -> T:
 
 
 def convert(value: object, kind: Kind, key: str) -> object:
-    """Refuse a value of the wrong type; whole numbers become floats where these are wanted."""
+    """Check the type of a value; convert integers to float where needed."""
     bare, optional = bare_kind(kind)
     if value is None and optional:
         return None
@@ -227,7 +227,7 @@ def convert(value: object, kind: Kind, key: str) -> object:
 
 
 def _converted(value: object, kind: Kind) -> object:
-    """The value as a kind without alternatives; None if it is none."""
+    """Return the value as a kind without alternatives; None if it is of another."""
     if get_origin(kind) is Literal:
         return value if isinstance(value, str) and value in get_args(kind) else None
     if kind is float:
@@ -240,7 +240,7 @@ def _converted(value: object, kind: Kind) -> object:
 
 
 def bare_kind(kind: Kind) -> tuple[Kind, bool]:
-    """A kind without `| None`, and whether it had it."""
+    """Return a kind without `| None`, and True if it had it."""
     some = _parts(kind)
     bare = [part for part in some if part is not NoneType]
     return typing.Union[tuple(bare)], len(bare) < len(some)  # noqa: UP007  (alternatives are known only now)
@@ -251,19 +251,19 @@ def _parts(kind: Kind) -> tuple[Kind, ...]:
 
 
 def right_for(kind: Kind, value: object = None) -> str:
-    """What would be right for a kind, in words, considering the wrong `value`."""
+    """Describe the valid values of a kind, given the invalid `value`."""
     bare, _ = bare_kind(kind)
     if len(some := _parts(bare)) > 1:
         return " or ".join(right_for(part, value) for part in some)
     if get_origin(bare) is Literal:
         return one_of(get_args(bare), value)
-    if type(value) is bare:  # the right type, and refused nevertheless
+    if type(value) is bare:  # the right type, but an invalid value
         return _RIGHT_VALUE[bare]
     return _RIGHT[bare] + (", not a list" if isinstance(value, list) and bare != Words else "")
 
 
 def one_of(choices: Sequence[str], value: object = None) -> str:
-    """The choices in words, and the nearest if `value` looks like one of them."""
+    """Return the choices in words, with the nearest if `value` is similar to one."""
     listed = alternatives(choices)
     near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f"{listed}; did you mean {near[0]}?" if near else listed
@@ -279,7 +279,7 @@ def _finite(value: object) -> float | None:
 
 
 def _is_writable(value: object) -> bool:
-    """Whether TOML has this value: names of files that are not UTF-8 come with lone surrogates."""
+    """True if TOML can represent this value: file names that are not UTF-8 contain lone surrogates."""
     if isinstance(value, str):
         return not any("\ud800" <= character <= "\udfff" for character in value)
     return not isinstance(value, int) or abs(value) < 2**63

@@ -1,4 +1,4 @@
-"""Where images and weights come from."""
+"""Settings of the data set and the backbone."""
 
 import os
 import re
@@ -11,36 +11,37 @@ from fedotp.data.store import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
 from fedotp.images import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
 
-_MOST_CROPS = 10_000  # every one of every image is encoded and stored
+_MOST_CROPS = 10_000  # each crop of each image is encoded and stored
 
 
 @dataclass(frozen=True)
 class DataSettings:
-    """The images and how clients see them. Relative folders are below the working directory, ~ is the home.
+    """Images and their preprocessing. Relative folders are below the working directory, ~ is the home.
 
     Attributes:
-        dataset: a name of `fedotp data list`, a folder of images, a table of them (*.csv), or hf:<path> for the Hugging
-            Face hub.
-        root: the folder below which named data sets are looked for; "" for the user's cache.
-        crops: random crops and flips drawn ahead for each training image, 0 for its central crop in every epoch. The
-            authors' code draws a new one every epoch: rounds x local_epochs crops.
+        dataset: a name from `fedotp data list`, a folder of images, a *.csv table, or hf:<path> for the Hugging Face
+            hub.
+        root: the folder of named data sets; "" for the user's cache.
+        crops: number of random crops and flips stored for each training image; 0 for its central crop in every epoch.
+            The authors' code draws a new one every epoch: rounds x local_epochs crops.
         store: the folder of the token store; "" for the user's cache.
-        storage: how tokens are stored; "int8" takes half the space.
-        precision: what the image tower computes tokens in; "bfloat16" is some three times as fast on a GPU.
-        window: how pictures of more than 8 bits are seen: "file" as the file says (DICOM's window), else in the full
-            range of the bit depth; "full" in that in any case; "data" from the least to the largest value of each;
-            "40/400" a centre and a width, "0..4095" a range, in the values of the file.
-        windows: those of single sites (or domains) whose files have other units, such as "oslo=-600/1500,
+        storage: number format of stored tokens; "int8" takes half the space.
+        precision: number format in which the image tower computes tokens; "bfloat16" is about three times as fast on a
+            GPU.
+        window: mapping of images of more than 8 bits to 8 bits: "file" uses the window in the file (DICOM), else the
+            full range of the bit depth; "full" always uses the full range; "data" the range of values in each image;
+            "40/400" is a centre and a width, "0..4095" a range, in the units of the file.
+        windows: windows of single sites (or domains) whose files have other units, such as "oslo=-600/1500,
             bergen=0..65535".
-        groups: a regular expression that finds in the path of an image, below the data set's folder, the patient or the
-            part it is of. Images of a group stay on one side of the split and with one client. "" for none.
-        test_split: "val" tests on validation images instead, which are not trained on: to choose settings by.
-        skip_broken: leave out images that cannot be decoded; they are an error otherwise.
-        labels: "shuffled" gives every client's training images each other's labels, drawn from the seed: a control,
-            from which nothing can be learned but how frequent classes are.
+        groups: a regular expression that finds the patient or other group in the path of an image below the data set's
+            folder. Images of a group are never divided between train and test or between clients. "" for none.
+        test_split: "val" tests on validation images, which are not used for training; use it to choose settings.
+        skip_broken: skip images that cannot be decoded, instead of raising an error.
+        labels: "shuffled" permutes the labels of each client's training images, as a control: only class frequencies
+            can be learned.
         template: the caption of zero-shot CLIP, with {} for the class name; "" for the data set's own.
-        classes: "all", or "base" for the first half of them in the order of their labels, rounded up. Clients then have
-            images of base classes only; the others are the novel ones of evaluation.views.
+        classes: "all", or "base" for the first half in the order of labels, rounded up. Clients then have images of
+            base classes only; the others are the novel classes of evaluation.views.
     """
 
     dataset: str = field(metadata={"right": "the name of a data set (see fedotp data list) or a folder"})
@@ -71,7 +72,7 @@ class DataSettings:
         try:
             read_windows(self.windows)
         except FedotpError as error:
-            raise SettingError("data.windows", show(self.windows), f"such as {RIGHT_WINDOWS} ({error})") from None
+            raise SettingError("data.windows", show(self.windows), f"like {RIGHT_WINDOWS} ({error})") from None
         try:
             re.compile(self.groups)
         except re.error as error:
@@ -79,22 +80,22 @@ class DataSettings:
             raise SettingError("data.groups", show(self.groups), right) from None
         if self.template and not _is_caption(self.template):
             raise FedotpError(
-                f"data.template = {show(self.template)}: must have {{}} once, where the class name goes, "
+                f"data.template = {show(self.template)}: must contain {{}} once, for the class name, "
                 'for example "a photo of a {}."'
             )
 
     def window_of(self, site: str | None) -> str:
-        """The window of the site or domain called so; None for images of several."""
+        """Return the window of a site or domain; None is for images of several sites."""
         return self.site_windows.get(site or "", self.window)
 
     @property
     def site_windows(self) -> dict[str, str]:
-        """The windows of single sites, by name."""
+        """Windows of single sites, by name."""
         return read_windows(self.windows)
 
     @property
     def source(self) -> str:
-        """`dataset` as `fedotp.data.load_dataset` takes it, ~ replaced."""
+        """`dataset` with ~ expanded, as for `fedotp.data.load_dataset`."""
         return os.path.expanduser(self.dataset)
 
     @property
@@ -124,7 +125,7 @@ class BackboneSettings:
 
     @property
     def source(self) -> str:
-        """`name` as `fedotp.clip.load` takes it, ~ replaced."""
+        """`name` with ~ expanded, as for `fedotp.clip.load`."""
         return os.path.expanduser(self.name)
 
 
@@ -133,6 +134,6 @@ def _folder(text: str) -> Path | None:
 
 
 def _is_caption(template: str) -> bool:
-    """Whether `template` has one place for the name and no other braces."""
+    """True if `template` contains {} once and no other braces."""
     before, place, after = template.partition("{}")
     return bool(place) and not set("{}") & set(before + after)

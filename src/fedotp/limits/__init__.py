@@ -1,4 +1,4 @@
-"""Knowing its limits: prediction sets that hold the true class as often as promised, and images unlike a site's own."""
+"""Limits of a classifier: prediction sets with guaranteed coverage, and detection of images unlike a site's own."""
 
 from fedotp.limits._calibration import FLAGGED as FLAGGED
 from fedotp.limits._calibration import Calibration as Calibration

@@ -1,8 +1,7 @@
-"""What a site's calibration images say: enough for sets of any coverage, and for p-values of images unlike them.
+"""Calibration by images of a site: for prediction sets of any coverage, and for p-values of images unlike them.
 
-Scores of how well an image matches the class names (the largest probability, energy, maximum concept matching) need no
-images of the site, and were measured, too: they find nothing where a backbone knows the strangers better than the
-site's own images (docs/limits.md).
+Scores from the class names alone (the largest probability, energy, maximum concept matching) were evaluated, too: they
+fail if a backbone knows the foreign images better than the site's own (docs/limits.md).
 """
 
 from collections.abc import Mapping
@@ -16,43 +15,40 @@ from fedotp._values import require_one_of
 from fedotp.errors import FedotpError
 from fedotp.limits._conformal import SCORE, Bools, Floats, Score, nonconformity, prediction_sets, threshold
 
-FLAGGED = 0.05  # images with p-values up to this are flagged: of the site's own one in twenty
+FLAGGED = 0.05  # images with p-values up to this are flagged: at most 5 % of the site's own
 LEAST_IMAGES, MOST_IMAGES = 2, 100_000  # of a calibration
-_LARGEST = 1e30  # of a number that is no promise
-_ROUNDING = 1e-6  # by which probabilities may be beyond 0 and 1
+_LARGEST = 1e30  # limit of numbers
+_ROUNDING = 1e-6  # tolerance of probabilities outside 0 and 1
 _KEYS = ("score", "conformity", "outlying", "centre", "spread")
-_PRIOR = "prior"  # a key, too, where there is one
-_COMMON = 0.1  # share of the mean variance that is added to each: few images say little of a single number
-_LEAST = 1e-12  # of a variance, where all images are one
+_PRIOR = "prior"  # optional key
+_COMMON = 0.1  # share of the mean variance added to each variance, since few images estimate it poorly
+_LEAST = 1e-12  # minimum variance
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureStatistics:
-    """What the images of a site look like: `centre` (e,) and `spread` (e,) of their features (n, e).
-
-    No image and no feature of one is in it, only means over all of them.
-    """
+    """Mean (`centre`, (e,)) and standard deviation (`spread`, (e,)) of the features (n, e) of a site's images."""
 
     centre: Floats
     spread: Floats
 
     @classmethod
     def of(cls, features: Floats) -> "FeatureStatistics":
-        """That of images with these features (n, e)."""
+        """Compute the statistics of features (n, e)."""
         variance = features.var(0)
         return cls(features.mean(0), np.sqrt(variance + _COMMON * variance.mean() + _LEAST))
 
     def outlying(self, features: Floats) -> Floats:
-        """How far (n,) images with features (n, e) are from the centre: the mean square, spreads being the unit."""
+        """Return the mean squared distances (n,) of features (n, e) from the centre, in units of the spread."""
         distances: Floats = (((features - self.centre) / self.spread) ** 2).mean(-1)
         return distances
 
 
 def p_values(known: Floats, values: Floats) -> Floats:
-    """How often (n,) an image of the site is at least as outlying as these `values` (n,) are.
+    """Return the shares (n,) of the site's images that are at least as outlying as these `values` (n,).
 
-    `known` (m,), rising, are those of images of the site; the image itself counts as one of them. For an image
-    that is exchangeable with them P(p <= t) <= t for every t: of the site's own images at most 5 % are flagged at 0.05.
+    `known` (m,), ascending, are the values of images of the site; the image itself counts as one of them. If an image
+    is exchangeable with them, P(p <= t) <= t for every t: at most 5 % of the site's own images are flagged at 0.05.
     """
     at_least = len(known) - np.searchsorted(known, values, side="left").astype(np.float64)
     return (1 + at_least) / (1 + len(known))
@@ -60,17 +56,17 @@ def p_values(known: Floats, values: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What n images that a client did not train on say of its limits.
+    """Calibration of a client by n images that it did not train on.
 
-    Half of the images say what images of the site look like, the other half how far from that its images are: a
-    distance from what an image itself has helped to draw would be too short.
+    Half of the images determine `statistics`, the other half the distances from them: distances of the first half
+    itself would be too small.
 
     Attributes:
-        conformity: (n,) rising, how badly the true class fits.
-        outlying: (n - n // 2,) rising, how far images are from the centre of the others.
-        statistics: those of n // 2 of the images.
-        score: what the conformity scores are.
-        log_prior: (K,) what was added to the logarithms of the probabilities; None for nothing.
+        conformity: (n,) ascending, nonconformity of the true class.
+        outlying: (n - n // 2,) ascending, distances from the centre of the other images.
+        statistics: statistics of n // 2 of the images.
+        score: type of the conformity scores.
+        log_prior: (K,) added to the log probabilities; None for nothing.
     """
 
     conformity: Floats
@@ -88,10 +84,10 @@ class Calibration:
         score: Score = SCORE,
         log_prior: Floats | None = None,
     ) -> "Calibration":
-        """By images with these probabilities (n, K), true classes (n,) and features (n, e)."""
+        """Calibrate with images of these probabilities (n, K), true classes (n,) and features (n, e)."""
         n = len(labels)
         if not LEAST_IMAGES <= n <= MOST_IMAGES:
-            raise FedotpError(f"{n:,} calibration images: must be from {LEAST_IMAGES} to {MOST_IMAGES:,}")
+            raise FedotpError(f"calibration images: must be from {LEAST_IMAGES} to {MOST_IMAGES:,}, got {n:,}")
         true = nonconformity(probabilities, score)[np.arange(n), labels]
         order = np.random.default_rng(n).permutation(n)
         statistics = FeatureStatistics.of(features[order[: n // 2]])
@@ -107,37 +103,37 @@ class Calibration:
 
     @property
     def can_flag(self) -> bool:
-        """Whether there are enough images for any p-value to be small."""
+        """True if there are enough images for a small p-value."""
         return 1 / (1 + len(self.outlying)) <= FLAGGED
 
     def holds_with(self, log_prior: Floats | None) -> bool:
-        """Whether it was made with this class prior (K,): with another one it promises nothing."""
+        """True if it was made with this class prior (K,): it is invalid with another one."""
         if self.log_prior is None or log_prior is None:
             return self.log_prior is log_prior
         return self.log_prior.shape == log_prior.shape and bool(np.allclose(self.log_prior, log_prior, 0, _ROUNDING))
 
     def sets(self, probabilities: Floats, coverage: float, *, may_be_empty: bool = False) -> Bools:
-        """Which classes (n, K) are in the sets of images with these probabilities (n, K)."""
+        """Return the members (n, K) of the prediction sets for these probabilities (n, K)."""
         most = threshold(self.conformity, coverage)
         return prediction_sets(probabilities, most, self.score, may_be_empty=may_be_empty)
 
     def p_values(self, features: Floats) -> Floats:
-        """How often (n,) one of the site's own images is at least as outlying as those with features (n, e)."""
+        """Return the shares (n,) of the site's images that are at least as outlying as these features (n, e)."""
         return p_values(self.outlying, self.statistics.outlying(features))
 
     # As JSON -----------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready; `from_dict` reads it."""
+        """Return a JSON-ready dictionary for `from_dict`."""
         numbers = (self.conformity, self.outlying, self.statistics.centre, self.statistics.spread)
         prior = {} if self.log_prior is None else {_PRIOR: self.log_prior.tolist()}
         return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True)) | prior
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], width: int) -> "Calibration":
-        """Read what `as_dict` wrote, for features of this `width` e; nothing in it is trusted."""
+        """Read the output of `as_dict` for features of `width` e, and validate it."""
         if set(values) - {_PRIOR} != set(_KEYS):
-            raise FedotpError(f"a calibration has {', '.join(_KEYS)}, not {', '.join(map(str, values))[:80]}")
+            raise FedotpError(f"a calibration must have {', '.join(_KEYS)}, got {', '.join(map(str, values))[:80]}")
         require_one_of(Score, "score", values["score"])
         conformity = _numbers(values, "conformity", LEAST_IMAGES, MOST_IMAGES, -_ROUNDING, 1 + _ROUNDING)
         m = len(conformity) - len(conformity) // 2
@@ -152,7 +148,7 @@ class Calibration:
 
 
 def _numbers(values: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:
-    """A list of `fewest` to `most` numbers from `low` to `high`."""
+    """Read a list of `fewest` to `most` numbers from `low` to `high`."""
     numbers = values[key]
     if not isinstance(numbers, list) or not fewest <= len(numbers) <= most:
         raise FedotpError(f"{key} of a calibration must be a list of {fewest:,} to {most:,} numbers")

@@ -1,4 +1,4 @@
-"""The paper's tables and figures: its numbers as data, the runs that each is made of, and both side by side."""
+"""The paper's tables and figures: its numbers, the runs to reproduce them, and comparisons of both."""
 
 from typing import TYPE_CHECKING
 

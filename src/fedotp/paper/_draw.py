@@ -1,4 +1,4 @@
-"""The figures of the paper from the runs of an entry."""
+"""Drawing of the paper's figures from the runs of an entry."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ _Named = Iterator[tuple[str, "Figure"]]
 
 
 def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) -> list[Path]:
-    """Draw what the complete runs of an entry allow, as PNG files in `folder`; `changes` as for `--set`."""
+    """Draw the figures of an entry from its complete runs, as PNG files in `folder`; `changes` as for `--set`."""
     if entry.drawing is None:
         return []
     if entry.drawing == "partition":
@@ -40,7 +40,7 @@ def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -
 
 
 def _against_shots(entry: Entry, made: Made) -> _Named:
-    """One figure for each data set, of all its numbers of shots."""
+    """Yield a figure of all numbers of shots for each data set."""
     for dataset in dict.fromkeys(part.dataset for part in entry.parts):
         of_dataset = [outcome for part, outcomes in made if part.dataset == dataset for outcome in outcomes]
         if runs := _complete(of_dataset):
@@ -88,7 +88,7 @@ def _complete(outcomes: Sequence[Outcome]) -> list[RunDirectory]:
 
 
 def _first_of_each(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The first split and seed of every row: a picture is of one run."""
+    """Return the first split and seed of every row, since a figure shows one run."""
     rows: dict[str, Outcome] = {}
     for outcome in outcomes:
         if outcome.trial.config.data.labels != "shuffled":

@@ -1,6 +1,4 @@
-"""What an entry is: a table or a figure of the paper, its numbers as printed (`numbers/<table>.csv`), and the runs that
-it is made of.
-"""
+"""An entry: a table or figure of the paper, its printed numbers (`numbers/<table>.csv`), and its runs."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -11,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from fedotp.errors import FedotpError, listed
 
-if TYPE_CHECKING:  # torch takes a second to import, which completion need not wait for
+if TYPE_CHECKING:  # importing torch takes a second, too long for completion
     from fedotp.config import Config
 
 Drawing = Literal["against shots", "curves", "similarity", "maps", "tsne", "partition"]
-"""The figures that are drawn from runs; "partition" needs data only."""
+"""Figures that are drawn from runs; "partition" needs only data."""
 
 WHOLE = {"": "accuracy"}
 
@@ -25,10 +23,10 @@ class Part:
     """Runs on the same data, one for each method and seed.
 
     Attributes:
-        dataset: what the paper calls the data.
+        dataset: name of the data in the paper.
         preset: the configuration they start from.
-        changes: what is set in it, as for `--set`.
-        cells: the settings of the paper's cells that these runs fill, each with the number of a run that belongs there.
+        changes: changes of it, as for `--set`.
+        cells: the settings of the paper's cells that these runs fill, each with the key of the run's number.
     """
 
     dataset: str
@@ -37,19 +35,19 @@ class Part:
     cells: Mapping[str, str] = field(default_factory=lambda: WHOLE)
 
     def config(self, changes: Sequence[str] = ()) -> "Config":
-        """The configuration of its runs, `changes` as for `--set`; method and seed are those of the preset."""
+        """Return the configuration of its runs, `changes` as for `--set`; method and seed are those of the preset."""
         from fedotp.config import load_config
 
         return load_config(self.preset).override([*self.changes, *changes])
 
     @property
     def folder(self) -> str:
-        """Where its runs are, below the folder of all entries: parts of several entries may be the same."""
+        """Folder of its runs, below that of all entries; several entries can share a part."""
         return ",".join([self.preset, *self.changes]).replace("/", "-")
 
     @property
     def title(self) -> str:
-        """The data, and the setting where there is one for all its cells."""
+        """The data set, and the setting if all its cells have the same."""
         setting = next(iter(self.cells)) if len(self.cells) == 1 else ""
         return f"{self.dataset}, {setting}" if setting else self.dataset
 
@@ -59,15 +57,15 @@ class Entry:
     """A table or a figure of the paper.
 
     Attributes:
-        name: what the command line calls it.
+        name: its name on the command line.
         label: its label in the paper's source.
-        title: what it shows.
+        title: its description.
         parts: its runs, by data.
-        methods: its rows as the paper calls them, each with the method as `fedotp compare --methods` takes it.
-        against: the row that the others are compared with.
-        spread: what the paper's ± is over; "" where it prints none.
-        drawing: what is drawn of the runs, for a figure.
-        differs: what is not as in the paper, in sentences.
+        methods: its rows as named in the paper, each with the method as for `fedotp compare --methods`.
+        against: the baseline row.
+        spread: the meaning of the paper's ±; "" if it prints none.
+        drawing: the kind of figure to draw from the runs.
+        differs: differences from the paper, in sentences.
     """
 
     name: str
@@ -82,12 +80,12 @@ class Entry:
 
     @property
     def called(self) -> str:
-        """Its name for people: Table A2."""
+        """Its printed name, such as Table A2."""
         kind = "Table" if self.name.startswith("table") else "Figure"
         return f"{kind} {self.name.removeprefix(kind.lower())}"
 
     def only(self, words: Sequence[str]) -> "Entry":
-        """The part of it that is about these data sets and methods, each named as in the table or as a preset."""
+        """Restrict it to these data sets and methods, each named as in the table or by its preset."""
         parts, methods, wrong = set[str](), set[str](), list[str]()
         for word in words:
             wanted = plain(word)
@@ -98,7 +96,7 @@ class Entry:
             wrong += [] if of_parts or of_methods else [word]
         if wrong:
             known = [*dict.fromkeys(part.dataset for part in self.parts), *self.methods]
-            raise FedotpError(f"--only {wrong[0]}: {self.called} has {listed(known)}")
+            raise FedotpError(f"--only {wrong[0]}: must be data sets or methods of {self.called}: {listed(known)}")
         kept = {row: method for row, method in self.methods.items() if not methods or row in methods}
         return replace(
             self,
@@ -109,13 +107,13 @@ class Entry:
 
 
 def plain(text: str) -> str:
-    """A name without case, spaces and signs: Table A2 is tablea2."""
+    """Return a name in lower case without spaces and signs: Table A2 becomes tablea2."""
     return "".join(c for c in text.lower() if c.isalnum())
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a number stands: the method of its row, the data set and, where a table varies one, the setting."""
+    """The position of a number: the method of its row, the data set and, if varied, the setting."""
 
     method: str
     dataset: str
@@ -124,7 +122,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of the paper in per cent, and the deviation behind its ±; None where none is printed."""
+    """A number of the paper in per cent, and its printed deviation (±) or None."""
 
     mean: float
     std: float | None
@@ -135,7 +133,7 @@ class Number:
 
 @cache
 def numbers(name: str) -> dict[Cell, Number]:
-    """The numbers of the table `name`, such as "table1", in its order; none for a figure."""
+    """Read the numbers of the table `name`, such as "table1", in its order; none for a figure."""
     file = files("fedotp").joinpath("paper", "numbers", f"{name}.csv")
     if not file.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""From an entry to its runs: those to make, what they need, and those that were made."""
+"""The runs of an entry: planned runs, their inputs, and existing runs."""
 
 import os
 import re
@@ -14,13 +14,13 @@ from fedotp.paper._entry import Entry, Part
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import Outcome, Trial, by_method
 
-_REPEATED = re.compile(r"(?:,split=(\d+))?,seed=(\d+)$")  # the end of the name of a run, as `by_method` gives it
-_OF_NO_ACCOUNT = re.compile(r"seed|partition\.seed|data\.(root|store)|compute\..*")  # what an entry leaves open
+_REPEATED = re.compile(r"(?:,split=(\d+))?,seed=(\d+)$")  # suffix of a run's name from `by_method`
+_IGNORED = re.compile(r"seed|partition\.seed|data\.(root|store)|compute\..*")  # settings that an entry does not define
 _OF_THE_PAPER = (",seed=0", ",seed=1", ",seed=2")
 _ROW = "row"  # the label of a trial: the paper's name of its row
 
 Made = list[tuple[Part, list[Outcome]]]
-"""The runs of an entry, part by part."""
+"""The runs of an entry, by part."""
 
 
 def trials_of(
@@ -31,7 +31,7 @@ def trials_of(
     changes: Sequence[str] = (),
     controls: bool = False,
 ) -> list[Trial]:
-    """The runs of an entry, each named by its place below the folder of all entries; `controls` as for `by_method`."""
+    """Return the trials of an entry, named by their paths below the common folder; `controls` as for `by_method`."""
     trials = []
     for part in entry.parts:
         config, labels = part.config(), part.config(changes).data.labels
@@ -43,7 +43,7 @@ def trials_of(
 
 
 def by_part(entry: Entry, outcomes: Sequence[Outcome]) -> Made:
-    """What became of the runs of `trials_of`, part by part."""
+    """Group the outcomes of `trials_of` by part."""
     parts: dict[str, list[Outcome]] = {part.folder: [] for part in entry.parts}
     for outcome in outcomes:
         parts[outcome.trial.name.partition("/")[0]].append(outcome)
@@ -51,10 +51,9 @@ def by_part(entry: Entry, outcomes: Sequence[Outcome]) -> Made:
 
 
 def find_made(entry: Entry, folder: Path) -> Made:
-    """The runs of an entry that are in `folder`, begun or complete, and those that are missing beside them.
+    """Find the existing and missing runs of an entry in `folder`.
 
-    Which splits and seeds were asked for is seen from the runs that are there; where none are, they are the
-    paper's three seeds.
+    Splits and seeds are those of existing runs; without any, the paper's three seeds.
     """
     declared = {_stem(trial.name): trial for trial in trials_of(entry, [0], controls=True)}
     asked: dict[str, None] = {}  # the ends of names: splits and seeds
@@ -72,7 +71,7 @@ def find_made(entry: Entry, folder: Path) -> Made:
 
 
 def _found(trial: Trial, folder: Path, name: str) -> Outcome:
-    """A trial as its run was made, where there is one: `--set` may have changed its configuration."""
+    """Return the outcome of a trial, with the configuration of its run if it exists (changed by `--set`)."""
     directory = RunDirectory(folder / name)
     config = directory.config if directory.is_begun else trial.config
     return Outcome(replace(trial, name=name, config=config), directory)
@@ -83,18 +82,18 @@ def _stem(name: str) -> str:
 
 
 def changed(entry: Entry, made: Made) -> list[str]:
-    """What was set otherwise than the entry says, in words, apart from where images and runs are."""
+    """Describe settings that differ from those of the entry, except paths and devices."""
     declared = {_stem(trial.name): trial.config for trial in trials_of(entry, [0], controls=True)}
     values: dict[str, dict[str, None]] = {}
     for outcome in (outcome for _, outcomes in made for outcome in outcomes if outcome.directory.is_begun):
         for key, (here, there) in difference(outcome.trial.config, declared[_stem(outcome.trial.name)]).items():
-            if not _OF_NO_ACCOUNT.fullmatch(key):
+            if not _IGNORED.fullmatch(key):
                 values.setdefault(key, {})[f"{_shown(here)} instead of {_shown(there)}"] = None
     return [f"{key} is {', '.join(words)}" for key, words in values.items()]
 
 
 def data_used(made: Made) -> list[str]:
-    """Which images the runs had, in words, and whether they are as many as the paper's."""
+    """Describe the images of the runs, and compare their numbers with the paper's."""
     used: dict[str, None] = {}
     for part, outcomes in made:
         for outcome in (outcome for outcome in outcomes if outcome.directory.is_begun):
@@ -119,13 +118,13 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that is not here.
+    """A missing input.
 
     Attributes:
-        what: what it is.
-        files: where each file comes from, and the path at which it, or what is in it, belongs.
-        command: the words behind `fedotp` that fetch it; none where only a person can.
-        advice: what else there is to know.
+        what: its description.
+        files: URL of each file, and the path for the file or its contents.
+        command: arguments of `fedotp` that download it; empty if it must be downloaded manually.
+        advice: further instructions.
     """
 
     what: str
@@ -135,7 +134,7 @@ class Missing:
 
 
 def missing_inputs(configs: Iterable[Config]) -> list[Missing]:
-    """The weights and data that runs of `configs` would not find, each once."""
+    """Return the weights and data that are missing for runs of `configs`, without duplicates."""
     needs = list(configs)
     backbones = dict.fromkeys(config.backbone.source for config in needs)
     sets = dict.fromkeys((config.data.source, config.data.root_folder) for config in needs)
@@ -146,8 +145,8 @@ def missing_inputs(configs: Iterable[Config]) -> list[Missing]:
 def _weights(source: str) -> Missing | None:
     if source not in CONFIGS:
         if os.path.exists(source) or os.sep not in source:
-            return None  # a file, or a name that `load` knows or refuses
-        return Missing(f"the weights {source}", (), (), "no such file; give backbone.name another")
+            return None  # a file, or a name for `load`
+        return Missing(f"the weights {source}", (), (), "no such file; change backbone.name")
     weights = find_weights(source)
     if weights.path is not None:
         return None

@@ -1,10 +1,10 @@
-"""The figures of the paper that show results, the one of its partitions, and all entries by name."""
+"""The paper's figures of results and of partitions, and all entries by name."""
 
 from fedotp.errors import FedotpError
 from fedotp.paper._entry import Entry, Part, plain
 from fedotp.paper._tables import ALWAYS, FEW_SHOT, FEW_SHOT_NOTES, FOUR_AND_FEDOTP, TABLES, shots_of
 
-_NO_NUMBERS = "The paper prints no numbers for this figure: there are none to set beside ours."
+_NO_NUMBERS = "The paper prints no numbers for this figure, so there is no comparison."
 _CURVES = {"DTD": "dtd", "Caltech101": "caltech101", "Flowers102": "flowers102", "OxfordPets": "oxford_pets"}
 _SCHEMES = (
     ("partition.scheme=pathological", "partition.n_clients=10"),  # it has ten classes
@@ -38,8 +38,8 @@ FIGURES = (
         drawing="against shots",
         differs=(
             _NO_NUMBERS,
-            "It does not name the methods in it either: these are those of its other tables. FedOTP at gamma 0.8 is in "
-            "Table A4.",
+            "It does not name the methods either: these are those of its other tables. FedOTP at gamma 0.8 is in Table "
+            "A4.",
             *FEW_SHOT_NOTES,
             *ALWAYS,
         ),
@@ -47,11 +47,11 @@ FIGURES = (
     Entry(
         "figureA2",
         "noniid",
-        "Who has which images: four ways to divide Office-Caltech10",
+        "Images of each client: four partitions of Office-Caltech10",
         tuple(Part("Office-Caltech10", "office", changes) for changes in _SCHEMES),
         {},
         drawing="partition",
-        differs=("The paper draws three of its ways to divide data and does not name them; these are all four.",),
+        differs=("The paper draws three of its partition schemes without naming them; these are all four.",),
     ),
     Entry(
         "figureA3",
@@ -89,7 +89,7 @@ FIGURES = (
         {"FedOTP": "fedotp"},
         "FedOTP",
         drawing="tsne",
-        differs=("The paper says nothing of the training here: it is that of Table 3.", *ALWAYS),
+        differs=("The paper does not describe the training for this figure: it is that of Table 3.", *ALWAYS),
     ),
 )
 
@@ -97,8 +97,8 @@ ENTRIES = {entry.name: entry for entry in (*TABLES, *FIGURES)}
 
 
 def entry_named(name: str) -> Entry:
-    """An entry by its name, however it is spelt: "Table A2" is tableA2."""
+    """Find an entry by name in any spelling: "Table A2" is tableA2."""
     found = next((entry for entry in ENTRIES.values() if plain(entry.name) == plain(name)), None)
     if found is None:
-        raise FedotpError(f"the paper has no {name!r} to run; it has {', '.join(ENTRIES)}")
+        raise FedotpError(f"unknown entry {name!r}; must be one of {', '.join(ENTRIES)}")
     return found

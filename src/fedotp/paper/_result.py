@@ -1,4 +1,4 @@
-"""The paper's numbers beside ours: what a table of the paper becomes when it is run, cell by cell."""
+"""Comparison of the paper's numbers with ours, cell by cell."""
 
 import csv
 import io
@@ -21,8 +21,8 @@ _CSV = (
 )
 GRID = "paper / here, %."
 _NOTE = (
-    "Accuracies in per cent, mean over clients, then over runs. Differences from the paper take its mean for a fixed "
-    "number; those between methods are paired by split and seed; intervals are of 95 %, Student's."
+    "Accuracies in per cent, mean over clients, then over runs. Differences from the paper treat its mean as a "
+    "constant; those between methods are paired by split and seed; 95 % intervals by Student's t."
 )
 _SPREAD = {
     "seeds": "± is the standard deviation over runs, in the paper over its three seeds.",
@@ -33,11 +33,11 @@ _SPREAD = {
 
 @dataclass(frozen=True)
 class Line:
-    """A cell of the paper beside what was run for it; shares, where the paper's numbers are per cent.
+    """A cell of the paper with the results of our runs, as shares; the paper's numbers are in per cent.
 
-    `beside` is ours less the paper's; `gap` ours less the reference's, None for the reference itself, `word` what can
-    be said of it; `paper_gap` the same of the paper, in points; `not_above` are the controls that the method is not
-    significantly above, `flagged` whether one of them says that something may be wrong.
+    `beside` is ours - the paper's; `gap` ours - the baseline's, None for the baseline itself, `word` its verdict;
+    `paper_gap` that of the paper, in points; `not_above` are the controls that the method is not significantly above,
+    `flagged` is True if there is a warning about one.
     """
 
     cell: Cell
@@ -57,20 +57,20 @@ class Line:
 
     @property
     def ours(self) -> str:
-        """Our number for people; a line where there is none yet."""
+        """Our printed number; "-" if there is none yet."""
         if self.mean is None:
             return "-"
         return f"{100 * self.mean:.2f}" + ("" if self.std is None else f" ± {100 * self.std:.2f}")
 
     @property
     def n_runs(self) -> str:
-        """How many runs it is of."""
+        """The number of runs, as text."""
         return str(self.runs) if self.runs == self.asked else f"{self.runs} of {self.asked}"
 
 
 @dataclass(frozen=True)
 class Block:
-    """The cells of one data set in one setting, the controls beside them, and what must be said of those."""
+    """The cells of one data set in one setting, with controls, warnings and notes."""
 
     dataset: str
     setting: str
@@ -86,7 +86,7 @@ class Block:
 
 
 def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Block]:
-    """One block for each setting whose cells the runs of a part fill."""
+    """Return a block for each setting of a part."""
     if not outcomes:
         return []
     rows = list(entry.methods)
@@ -111,7 +111,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
                 _last_five([*summaries[row].values()]) if whole else None,
                 len(ours[i]),
                 len(groups[row]),
-                paired(ours[i], dict.fromkeys(ours[i], own.mean / 100)) if own else None,  # a fixed number
+                paired(ours[i], dict.fromkeys(ours[i], own.mean / 100)) if own else None,  # a constant
                 own.mean - theirs.mean if own and theirs and i != reference else None,
                 differences.of[i],
                 differences.together[i],
@@ -128,7 +128,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
 
 
 def _summaries(group: Sequence[Outcome]) -> dict[Pair, dict[str, Any]]:
-    """The summaries of those that are complete, by split and seed."""
+    """Return the summaries of complete outcomes, by split and seed."""
     return {
         (outcome.trial.config.partition.seed, outcome.trial.config.seed): outcome.directory.summary
         for outcome in group
@@ -142,7 +142,7 @@ def _numbers(summaries: dict[Pair, dict[str, Any]], key: str) -> dict[Pair, floa
 
 
 def _spread(entry: Entry, ours: dict[Pair, float], summaries: list[dict[str, Any]], key: str) -> float | None:
-    """What stands behind our ±: as in the paper over a domain's clients, or else over runs."""
+    """Return our deviation (±): over a domain's clients as in the paper, else over runs."""
     if entry.spread != "clients":
         return statistics.stdev(ours.values()) if len(ours) > 1 else None
     domain = key.removeprefix("accuracy_")
@@ -157,14 +157,14 @@ def _last_five(summaries: list[dict[str, Any]]) -> float | None:
 
 
 def _word(differences: Differences, number: int) -> str:
-    """What can be said of a row; the column's title says against which."""
+    """Return the verdict on a row, without the name of the baseline."""
     against = differences.names[differences.reference]
     word = differences.word(number) if differences.of[number] else ""
     return word.removesuffix(f" {against}")
 
 
 class Grid(NamedTuple):
-    """Methods by settings: `rows` begin with the method, and have a text for each of `columns`."""
+    """Methods by settings: `rows` begin with the method, followed by a text for each of `columns`."""
 
     title: str
     columns: list[str]
@@ -173,9 +173,9 @@ class Grid(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """A table or figure of the paper with what was run for it.
+    """A table or figure of the paper with our results.
 
-    `data` says which images the runs had, `changed` what was set otherwise than the entry says.
+    `data` describes the images of the runs, `changed` settings that differ from those of the entry.
     """
 
     entry: Entry
@@ -185,33 +185,33 @@ class Result:
 
     @classmethod
     def of(cls, entry: Entry, made: Made) -> "Result":
-        """What is complete of the runs `made`."""
+        """Make the result of the complete runs of `made`."""
         blocks = [block for part, outcomes in made for block in blocks_of(entry, part, outcomes)]
         return cls(entry, tuple(blocks), tuple(data_used(made)), tuple(changed(entry, made)))
 
     @property
     def all_lines(self) -> list[Line]:
-        """Those of all blocks."""
+        """Lines of all blocks."""
         return [line for block in self.blocks for line in block.lines]
 
     @property
     def notes(self) -> list[str]:
-        """What the numbers are, and in what they differ from the paper's."""
+        """Explanations of the numbers, and differences from the paper."""
         return [
             *((_NOTE, _SPREAD[self.entry.spread]) if self.blocks else ()),
             *self.entry.differs,
             *self.data,
-            *([f"Set otherwise, whatever is said above: {'; '.join(self.changed)}."] if self.changed else []),
+            *([f"Changed settings, which override the above: {'; '.join(self.changed)}."] if self.changed else []),
         ]
 
     @property
     def titles(self) -> list[str]:
-        """Of the columns of `rows`, the first of which is the method's."""
+        """Titles of the columns of `rows` after the first, which is the method."""
         gap = f"minus {self.entry.against}"
-        return ["paper %", "here %", "less paper", "runs", f"{gap}: paper", f"{gap}: here", "95 % interval", "in words"]
+        return ["paper %", "here %", "minus paper", "runs", f"{gap}: paper", f"{gap}: here", "95 % interval", "verdict"]
 
     def rows(self, block: Block) -> list[list[str]]:
-        """A block for people: methods, then controls."""
+        """Return a block as printed texts: methods, then controls."""
         lines = [
             [
                 line.cell.method + (" (!)" if line.flagged else ""),
@@ -232,7 +232,7 @@ class Result:
         return lines
 
     def grids(self) -> list[Grid]:
-        """The table as the paper lays it out, its number and ours in each cell; by data set where those vary."""
+        """Return the table in the layout of the paper, with both numbers in each cell; by data set if those vary."""
         datasets: dict[str, list[Block]] = {}
         for block in self.blocks:
             datasets.setdefault(block.dataset if block.setting else "", []).append(block)
@@ -246,7 +246,7 @@ class Result:
         return found
 
     def to_csv(self) -> str:
-        """Every cell in full precision; those of our runs as shares, the paper's in per cent as printed."""
+        """Return all cells in full precision: ours as shares, the paper's in per cent as printed."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_CSV)
@@ -268,13 +268,13 @@ class Result:
         return file.getvalue()
 
     def to_markdown(self) -> str:
-        """For a paper or an issue."""
+        """Return the result with all notes as Markdown."""
         parts = [f"# {self.entry.called}: {self.entry.title}\n"]
         for grid in self.grids():
             parts += [f"{grid.title}: {GRID}\n" if grid.title else f"{GRID[0].upper()}{GRID[1:]}\n"]
             parts += [markdown(["", *grid.columns], grid.rows, [""])]
         for block in self.blocks:
-            parts += [f"## {block.title}\n", markdown(["", *self.titles], self.rows(block), ["", "in words"])]
+            parts += [f"## {block.title}\n", markdown(["", *self.titles], self.rows(block), ["", "verdict"])]
             parts += [f"{sentence}\n" for sentence in (*block.warnings, *block.notes)]
         parts += ["".join(f"- {note}\n" for note in self.notes)]
         return "\n".join(parts)

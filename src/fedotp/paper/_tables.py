@@ -9,7 +9,7 @@ FEW_SHOT = {
     "Flowers102": "fewshot-flowers",
     "OxfordPets": "fewshot-pets",
 }
-"""The presets of the data sets with few images, in the paper's order."""
+"""Presets of the few-shot data sets, in the paper's order."""
 
 _OFFICE = {"Amazon": "amazon", "Caltech": "caltech", "DSLR": "dslr", "Webcam": "webcam"}
 _DOMAINNET = {name: name.lower() for name in ("Clipart", "Infograph", "Painting", "Quickdraw", "Real", "Sketch")}
@@ -27,38 +27,38 @@ _MASSES = {f"FedOTP, gamma {mass}": f"fedotp:mass={mass}" for mass in ("1", "0.9
 _MASSES["FedOTP, gamma 0.8"] = "fedotp"  # the preset's own: the same runs as other entries'
 
 ALWAYS = (
-    "Training images are seen in their central crop, unless data.crops says otherwise; the paper does not say how it "
-    "crops, and the authors' code crops at random wherever it does not read CIFAR.",
-    "Momentum 0.9 and weight decay 5e-4 are those of the authors' code; the paper names none. Each client starts every "
-    "round with a fresh optimizer, where in the authors' code one optimizer serves all clients in turn.",
-    "Accuracy is that after the last round, mean over all clients; the authors' code reports the mean over the last "
-    "five rounds, which is in the CSV file as last_five, of as many of these as were evaluated (evaluation.every).",
+    "Training images are centrally cropped, unless data.crops is set; the paper does not specify crops, and the "
+    "authors' code crops at random except for CIFAR.",
+    "Momentum 0.9 and weight decay 5e-4 are those of the authors' code; the paper gives none. Each client starts every "
+    "round with a new optimizer; in the authors' code, all clients share one optimizer.",
+    "Accuracy is the mean over all clients after the last round; the authors' code reports the mean over the last five "
+    "rounds, which is last_five in the CSV file, over the evaluated ones of these rounds (evaluation.every).",
 )
 FEW_SHOT_NOTES = (
-    "Who gets which classes is drawn from partition.seed; in the authors' code it is always the same.",
-    "The authors' script for these data has lambda 0.01 and batches as large as the number of shots; the paper says "
-    "0.1 and 32, and so do we.",
+    "The classes of clients are drawn from partition.seed; in the authors' code they are always the same.",
+    "The authors' script for these data has lambda 0.01 and batches as large as the number of shots; the paper and "
+    "these runs have 0.1 and 32.",
 )
 _BEST_OF_SIX = "is the best of six gammas in Table A4, chosen on the test images; ours has gamma 0.8 throughout."
 _PAIRED_AT_RANDOM = (
-    "In the authors' code the labels of this experiment belong to other images' paths, and class names are paired with "
-    "labels at random: zero-shot CLIP is at chance in the paper's table. Expect far more of every method here."
+    "In the authors' code, the labels of this experiment are paired with other images, and class names are paired with "
+    "labels at random: zero-shot CLIP is at chance in the paper's table. Expect far higher numbers here."
 )
-_ROUNDS = "The paper does not say how many rounds this experiment took; 10 is its number where all clients take part."
+_ROUNDS = "The paper does not give the number of rounds; 10 is its number if all clients participate."
 _MEAN_OF_DEVIATIONS = (
-    "The deviation behind an average is that over all clients. The paper's is so for PromptFL and PromptFL+FedProx; of "
-    "the other methods it is the mean of the domains' deviations."
+    "The deviation of an average is that over all clients, as in the paper for PromptFL and PromptFL+FedProx; for the "
+    "other methods, the paper's is the mean of the domains' deviations."
 )
 _PROX = (
-    "In the authors' code the proximal term has no gradient, so their PromptFL+FedProx is PromptFL with other draws; "
-    "ours has the term."
+    "In the authors' code, the proximal term has no gradient, so their PromptFL+FedProx is PromptFL with other random "
+    "draws; ours has the term."
 )
 _CIFAR = (
-    "CIFAR-100 is divided by one Dirichlet draw for each class, as the paper says; the authors' code draws over its 20 "
-    "coarse labels first, and caps the clients' sizes.",
-    "Images are resized bicubically and normalised as CLIP's; the authors' code resizes CIFAR bilinearly and "
+    "CIFAR-100 is partitioned by one Dirichlet draw for each class, as in the paper; the authors' code draws over its "
+    "20 coarse labels first, and limits the clients' sizes.",
+    "Images are resized bicubically and normalised like CLIP's; the authors' code resizes CIFAR bilinearly and "
     "normalises it with CIFAR's own mean.",
-    "In the authors' code all clients train in the first round (federation.first_round=all), and its script has "
+    "In the authors' code, all clients train in the first round (federation.first_round=all), and its script has "
     "prompts of 4 vectors (prompt.n_ctx=4).",
 )
 
@@ -68,7 +68,7 @@ def _few_shot(shots: int, setting: str, datasets: tuple[str, ...] = tuple(FEW_SH
 
 
 def shots_of(datasets: tuple[str, ...], *numbers: int) -> tuple[Part, ...]:
-    """For each of the data sets, parts with so many shots."""
+    """Return parts with these numbers of shots for each of the data sets."""
     return tuple(
         part
         for name in datasets
@@ -102,8 +102,8 @@ TABLES = (
         differs=(
             "The paper does not give the number of shots; its entries for FedOTP are those of Table A4 at 4.",
             f"The paper's FedOTP {_BEST_OF_SIX}",
-            "Four of its baseline rows are identical to another paper's; ours are run like all others. No code of "
-            "pFedPrompt was published: ours is our reading of it.",
+            "Four of its baseline rows are identical to another paper's; ours are run like all others. pFedPrompt has "
+            "no published code: this is our own implementation.",
             _PROX,
             *FEW_SHOT_NOTES,
             *ALWAYS,
@@ -155,9 +155,9 @@ TABLES = (
         "FedOTP (Ours)",
         spread="",
         differs=(
-            "In the authors' code class names are paired with labels at random, which is why zero-shot CLIP has 19.5 "
-            "and 46.8 in the paper's table: expect far more of it here. Methods that learn are not hurt by it; their "
-            "labels belong to the right images in this experiment: expect numbers like the paper's.",
+            "In the authors' code, class names are paired with labels at random, so zero-shot CLIP has 19.5 and 46.8 "
+            "in the paper's table: expect far more here. Trained methods are not affected, since their labels belong "
+            "to the correct images in this experiment: expect numbers like the paper's.",
             _ROUNDS,
             _PROX,
             *ALWAYS,

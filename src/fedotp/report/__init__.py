@@ -1,4 +1,4 @@
-"""Pictures of runs, of their prompts and their plans."""
+"""Figures and analyses of runs, their prompts and their transport plans."""
 
 from fedotp.report._analysis import analyse as analyse
 from fedotp.report._bubbles import plot_partition as plot_partition

@@ -1,4 +1,4 @@
-"""Everything a report says about the prompts of a run beyond its numbers, and what some of its clients have."""
+"""The analysis of a run's prompts for the report page, and images of some of its clients."""
 
 import base64
 import io
@@ -21,17 +21,14 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import Prepared, restore
 
 _SITES, _IMAGES = 6, 8  # clients shown, and images of each
-_SIZE = 56  # pixels: twice as large as they are shown
+_SIZE = 56  # pixels: twice the displayed size
 _QUALITY = 85
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Site:
-    """A client's test images: their number by class, most first, and some of them, classes in turn.
-
-    `images` are pairs of a class and a picture, a data address.
-    """
+    """A client's test images: counts by class, descending, and `images`: some pairs of class and picture (data URL)."""
 
     client: str
     classes: dict[str, int]
@@ -51,7 +48,7 @@ def _site(prepared: Prepared, client: str) -> Site:
 
 
 def _address(image: Floats, size: int | None = None) -> str:
-    """An image (H, W, 3) in 0 to 1 as a data address: PNG, or a small JPEG of that size."""
+    """Return an image (H, W, 3) in 0 to 1 as a data URL: PNG, or a small JPEG of that size."""
     picture, file = Image.fromarray((255 * image).round().astype(np.uint8)), io.BytesIO()
     if size is None:
         picture.save(file, "PNG", optimize=True)
@@ -63,10 +60,7 @@ def _address(image: Floats, size: int | None = None) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """What clients have, maps over images, what transport does, the prompts side by side, limits.
-
-    What a run does not have, or cannot be made here, is None or empty; `notes` say why.
-    """
+    """Clients, maps over images, transport plans, t-SNE of prompts, limits; `notes` explain missing parts."""
 
     sites: tuple[Site, ...]
     maps: tuple[ImageMap, ...]
@@ -76,7 +70,7 @@ class Analysis:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready, numbers at four significant digits."""
+        """Return a JSON-ready dictionary, numbers rounded to four significant digits."""
         return {
             "sites": [asdict(site) for site in self.sites],
             "maps": [_map(shown) for shown in self.maps],
@@ -94,13 +88,13 @@ def analyse(
     n_images: int = 4,
     masses: Sequence[float] = MASSES,
 ) -> Analysis:
-    """Look into the prompts of a run.
+    """Analyse the prompts of a run.
 
     Args:
         run: its directory.
-        clients: whose images and maps to show; some of them, evenly spread, if not given.
-        n_images: maps of each client.
-        masses: of the plans shown and compared, where there are any; of at most 256 test images of 8 clients.
+        clients: clients whose images and maps to show; default: some, evenly spread.
+        n_images: number of maps of each client.
+        masses: masses of the plans to show and compare, on at most 256 test images of 8 clients.
 
     Examples:
         >>> from fedotp.report import analyse                         # doctest: +SKIP
@@ -120,7 +114,7 @@ def analyse(
 
 
 def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
-    """What `make` makes; None where it cannot, and a note that says why."""
+    """Return the result of `make`; on errors None, with the reason added to `notes`."""
     try:
         return make()
     except FedotpError as error:
@@ -131,7 +125,7 @@ def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
 def _images(
     run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float], notes: list[str]
 ) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None, Limits | None]:
-    """What needs the data: clients' images, maps, the numbers of the plans where there are any, and limits."""
+    """Return the parts that need the data: clients' images, maps, statistics of plans, and limits."""
     prepared, simulator = restore(run.path)
     shown = choose(prepared, clients)
     maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))

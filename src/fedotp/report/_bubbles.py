@@ -1,4 +1,4 @@
-"""The paper's picture of a partition: clients against classes, one dot per pair."""
+"""The paper's figure of a partition: clients against classes, one dot per pair."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MIXED = "#777777"
-_MAX_NAMES = 40  # more names would overlap; then every tenth position is numbered
-_MIN_AREA = 3.0  # a single image is still seen, in square points
+_MAX_NAMES = 40  # more names would overlap: then every tenth position is numbered
+_MIN_AREA = 3.0  # square points: keeps a single image visible
 
 
 def plot_partition(partition: Partition, dataset: Dataset) -> "Figure":
-    """Clients x classes: dot area = number of training images, colour = the client's domain."""
+    """Plot clients x classes: dot area = number of training images, colour = the client's domain."""
     partition.require(dataset)
     counts = partition.counts(dataset)  # (C, K)
     n_clients, n_classes = counts.shape
@@ -61,7 +61,7 @@ def _title(partition: Partition) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name as matplotlib is to write it: it would read what is between dollar signs as a formula."""
+    """Escape a name for matplotlib, which reads text between dollar signs as a formula."""
     return printable(name).replace("$", r"\$")
 
 

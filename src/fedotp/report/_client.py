@@ -1,4 +1,4 @@
-"""One client of a restored run and some of its test images: what pictures and numbers are made from."""
+"""One client of a restored run and some of its test images, for figures and statistics."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ from fedotp.runs.one import Prepared
 
 Floats = NDArray[np.float64]
 
-MASSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the plans shown and compared
-SHOWN_CLIENTS = 3  # shown by default
-_CHUNK = 32  # images whose similarities to all classes are held at a time
+MASSES = (0.2, 0.4, 0.6, 0.8, 1.0)  # of the compared plans
+SHOWN_CLIENTS = 3  # by default
+_CHUNK = 32  # images whose similarities to all classes are in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
 class ClientImages:
-    """n test images of one client, taking its classes in turn, and what it predicts with.
+    """n test images of one client, its classes in turn, and its predictor.
 
     `rows` (n,) are positions in the test split; `image` has pooled (1, n, e) and tokens (1, n, V, e); `labels` (n,);
     `predictor` is the client's, C = 1.
@@ -39,7 +39,7 @@ class ClientImages:
 
     @classmethod
     def of(cls, prepared: Prepared, simulator: Simulator, client: str, n_images: int) -> "ClientImages":
-        """The first `n_images` of `client`."""
+        """Read the first `n_images` of `client`."""
         number = np.array([prepared.data.names.index(client)])
         test, task = prepared.data.test, simulator.task
         rows = in_turn(test.clients[number[0]], test.labels)[:n_images]
@@ -50,33 +50,33 @@ class ClientImages:
         return len(self.rows)
 
     def parts(self) -> Iterator["ClientImages"]:
-        """The same images, a few at a time."""
+        """Yield the images in batches."""
         for start in range(0, len(self), _CHUNK):
             part = slice(start, start + _CHUNK)
             image = ImageFeatures(*(x[:, part] for x in self.image))
             yield replace(self, rows=self.rows[part], image=image, labels=self.labels[part])
 
     def own_similarity(self) -> Tensor:
-        """Cosines (n, V, N) of patches and prompts, for each image's own class."""
+        """Return cosines (n, V, N) of patches and prompts, for each image's own class."""
         return self.predictor.similarity(self.image.tokens, self.labels[None])[0]
 
     def plan(self, similar: Tensor, matching: Matching) -> Tensor:
-        """Transport plans (n, V, N) for similarities (n, V, N)."""
+        """Return transport plans (n, V, N) for similarities (n, V, N)."""
         return self.predictor.plan(similar[None], self.image, matching)[0]
 
     def predicted(self, matching: Matching | None = None) -> Tensor:
-        """The classes (n,) that the client predicts, by its own rule or another `matching`."""
+        """Return the classes (n,) that the client predicts, by its own rule or another `matching`."""
         predictor = self.predictor if matching is None else self.predictor.with_matching(matching)
         return predictor.scores(self.image)[0].argmax(-1)
 
 
 def at_mass(matching: Matching, mass: float) -> Matching:
-    """Unbalanced transport as `matching` has it, at another mass; at 1 it is the classical problem."""
+    """Return `matching` as unbalanced transport at another mass; at 1 it is the classical problem."""
     return replace(matching, rule="unbalanced", mass=mass)
 
 
 def require_clients(run: RunDirectory, clients: Sequence[str]) -> None:
-    """Refuse a name that no client of `run` has."""
+    """Raise an error for names that are not clients of `run`."""
     names = run.manifest["clients"]
     for client in clients:
         if client not in names:
@@ -84,19 +84,19 @@ def require_clients(run: RunDirectory, clients: Sequence[str]) -> None:
 
 
 def choose(prepared: Prepared, clients: Sequence[str] | None, most: int = SHOWN_CLIENTS) -> tuple[str, ...]:
-    """Those of `clients` that have test images; if none are given, at most `most` of all that have, evenly spread."""
+    """Return those of `clients` with test images; default: at most `most` clients, evenly spread."""
     able = [name for name, rows in zip(prepared.data.names, prepared.data.test.clients, strict=True) if len(rows)]
     return spread(able, most) if clients is None else tuple(client for client in clients if client in able)
 
 
 def spread(names: Sequence[str], most: int) -> tuple[str, ...]:
-    """At most `most` of `names`, evenly spread."""
+    """Return at most `most` of `names`, evenly spread."""
     places = np.linspace(0, len(names) - 1, min(most, len(names))).round().astype(int)
     return tuple(names[i] for i in np.unique(places))
 
 
 def in_turn(rows: Ints, labels: Ints) -> Ints:
-    """`rows` in an order that takes the first of every class, then the second, and so on."""
+    """Order `rows` by the first of every class, then the second, and so on."""
     rank = np.empty(len(rows), np.int64)
     for label in np.unique(labels[rows]):
         of_class = labels[rows] == label
@@ -105,14 +105,14 @@ def in_turn(rows: Ints, labels: Ints) -> Ints:
 
 
 def pixels(prepared: Prepared, row: int) -> Floats:
-    """A test image as the tower sees it: (H, W, 3) in 0 to 1."""
+    """Return a test image as input of the tower: (H, W, 3) in 0 to 1."""
     config = prepared.config
     transform = EvalTransform(prepared.task.clip.config.image_size, config.authors.normalisation, config.data.window)
     return np.asarray(transform.crop(prepared.encoded.dataset.test.image(row))) / 255
 
 
 def rounded(value: Any) -> Any:
-    """`value` with every float in it at four significant digits; arrays and tuples become lists."""
+    """Round all floats in `value` to four significant digits; convert arrays and tuples to lists."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, float):

@@ -25,18 +25,20 @@ _TITLES = {
     "prompt.n_ctx": "context vectors s",
     "prompt.kgcoop": "weight of KgCoOp's penalty",
 }
-_LEAST_SPAN = 4.0  # of the axis, in per cent
-_LOGARITHMIC_FROM = 8.0  # greatest over least value
+_LEAST_SPAN = 4.0  # minimum range of the axis, in per cent
+_LOGARITHMIC_FROM = 8.0  # ratio of largest to smallest value
 
 
 def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = None) -> "Figure":
-    """Mean accuracy over clients after each round, one line per run, the band one standard deviation over clients.
+    """Plot mean accuracy over clients per round, one line per run; bands are one standard deviation over clients.
 
-    A run without rounds (zero-shot CLIP) is a level line; one that was never evaluated has none.
+    A run without rounds (zero-shot CLIP) is a horizontal line; runs without evaluation are skipped.
     """
     evaluations = [list(run.metrics("evaluation")) for run in runs]
     if not any(evaluations):
-        raise FedotpError(f"{runs[0].path} has no evaluation to draw: it has just begun, or its sites report no scores")
+        raise FedotpError(
+            f"{runs[0].path} has no evaluation to draw: it has just started, or its sites report no scores"
+        )
     figure = new_figure(7, 4.2)
     from matplotlib.ticker import MaxNLocator
 
@@ -67,10 +69,10 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
 
 @dataclass(frozen=True)
 class Line:
-    """Accuracies of runs that differ in one setting and the seed only.
+    """Accuracies of runs that differ only in one setting and the seed.
 
-    `values` (G,) of the setting, ascending, or () for runs that do not have it, whose accuracy is then one number;
-    `mean` and `std` (G,) over seeds, std None where there is one seed only.
+    `values` (G,) of the setting, ascending, or () for runs without it, whose accuracy is one number; `mean` and `std`
+    (G,) over seeds, std None for a single seed.
     """
 
     label: str
@@ -80,16 +82,16 @@ class Line:
 
 
 def lines_against(runs: Sequence[RunDirectory], key: str) -> list[Line]:
-    """The final accuracies of complete `runs` against the setting `key`, a line for each method (and its options)."""
+    """Return final accuracies of complete `runs` against the setting `key`, a line for each method with its options."""
     repeated = {"seed", "partition.seed"} - {key}
     flat = [{name: value for name, value in flatten(run.config).items() if name not in repeated} for run in runs]
     if not any(key in settings for settings in flat):
-        raise FedotpError(f"none of the runs has a setting {key!r}; name one as in config.toml, such as method.mass")
+        raise FedotpError(f"none of the runs has a setting {key!r}; give a key of config.toml, for example method.mass")
     groups: dict[str, dict[float | None, list[float]]] = {}
     for run, settings in zip(runs, flat, strict=True):
         value = settings.get(key)
         if key in settings and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise FedotpError(f"{run.path}: {key} is {value!r}, not a number; leave that run out")
+            raise FedotpError(f"{run.path}: {key} must be a number, got {value!r}; exclude that run")
         at = float(value) if isinstance(value, (int, float)) else None
         label = _label(run, settings, flat, key)
         groups.setdefault(label, {}).setdefault(at, []).append(float(run.summary["final"]["accuracy"]))
@@ -103,10 +105,10 @@ def lines_against(runs: Sequence[RunDirectory], key: str) -> list[Line]:
 
 
 def plot_against(runs: Sequence[RunDirectory], key: str) -> "Figure":
-    """Mean accuracy over clients against a setting: mean over seeds, bars one standard deviation, a line per method.
+    """Plot mean accuracy over clients against a setting, a line per method: means over seeds ± standard deviation.
 
-    Give the runs of a sweep: `key` is for example "partition.shots" (the paper's Figure 3), "method.mass" or
-    "partition.alpha". A method that does not have the setting is a level line. Only the runs' summaries are read.
+    `runs` are those of a sweep; `key` is for example "partition.shots" (the paper's Figure 3), "method.mass" or
+    "partition.alpha". A method without the setting is a horizontal line.
     """
     lines = lines_against(runs, key)
     figure = new_figure(5.6, 3.9)
@@ -128,7 +130,7 @@ def plot_against(runs: Sequence[RunDirectory], key: str) -> "Figure":
     axes.minorticks_off()
     axes.set_xlabel(_TITLES.get(key, key))
     low, high = axes.get_ylim()
-    if high - low < _LEAST_SPAN:  # noise must not look like a trend
+    if high - low < _LEAST_SPAN:  # noise should not look like a trend
         axes.set_ylim((low + high - _LEAST_SPAN) / 2, (low + high + _LEAST_SPAN) / 2)
     axes.set_ylabel("mean accuracy over clients, %")
     bare(axes)
@@ -140,7 +142,7 @@ def plot_against(runs: Sequence[RunDirectory], key: str) -> "Figure":
 
 
 def _label(run: RunDirectory, settings: Mapping[str, object], every: Sequence[Mapping[str, object]], key: str) -> str:
-    """The method, and how the run differs from others of the same method, apart from `key`."""
+    """Return the method and the settings in which the run differs from others of the same method, except `key`."""
     alike = [other for other in every if other["method.name"] == settings["method.name"]]
     differing = {
         name: value

@@ -1,4 +1,4 @@
-"""What clients know of their limits, on their own test images: half of these calibrate, the other half are measured."""
+"""Prediction sets and flags of clients on their own test images: half for calibration, the other half for testing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from fedotp.limits import FLAGGED, Calibration, least_images, prediction_sets, t
 from fedotp.report._client import Floats, choose
 from fedotp.runs.one import Prepared
 
-_CLIENTS, _IMAGES = 12, 256  # looked at, at most; images of each
-_CHUNK = 32  # images whose similarities to all classes are held at a time
-_HALVES = 100  # ways to divide the images of a client
+_CLIENTS, _IMAGES = 12, 256  # maximum of clients, and of images of each
+_CHUNK = 32  # images whose similarities to all classes are in memory at a time
+_HALVES = 100  # random divisions of a client's images
 _ASKED = 0.9
 
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """Means over ways to divide a client's test images into halves.
+    """Means over random divisions of a client's test images into halves.
 
     Attributes:
-        images: that calibrate.
-        coverage: how often the set holds the true class; `low` and `high` hold 95 % of the divisions.
+        images: number of calibration images.
+        coverage: share of sets that contain the true class; 95 % of the divisions are between `low` and `high`.
         size: classes in a set.
-        by_all: the coverage where images of all clients together calibrate; None of one client.
-        flagged: the share of its own images that are flagged as unlike its own.
-        others_flagged: the same of the other clients' images.
+        by_all: coverage if calibrated with images of all clients; None for one client.
+        flagged: share of its own images flagged as unlike its own.
+        others_flagged: share of the other clients' images flagged.
     """
 
     client: str
@@ -45,7 +45,7 @@ class ClientLimits:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of some of the clients, at a coverage of `asked`."""
+    """Limits of some clients, at a coverage of `asked`."""
 
     asked: float
     clients: tuple[ClientLimits, ...]
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """What a client says of n of its test images: probabilities (n, K), labels (n,), looks (n, e)."""
+    """Predictions of a client for n of its test images: probabilities (n, K), labels (n,), looks (n, e)."""
 
     probabilities: Floats
     labels: NDArray[np.int64]
@@ -61,12 +61,12 @@ class _Judged:
 
     @property
     def scores(self) -> Floats:
-        """How badly the true classes fit (n,): as lac has it."""
+        """Nonconformity (lac) of the true classes (n,)."""
         return 1 - self.probabilities[np.arange(len(self.labels)), self.labels]
 
 
 def measure_limits(prepared: Prepared, simulator: Simulator, clients: Sequence[str] | None = None) -> Limits:
-    """Of `clients`, or if not given of twelve of them, evenly spread; those with too few images are left out."""
+    """Measure the limits of `clients` (default: twelve, evenly spread), except those with too few images."""
     least = 2 * least_images(_ASKED)
     sizes = dict(zip(prepared.data.names, map(len, prepared.data.test.clients), strict=True))
     able = [name for name in choose(prepared, clients, _CLIENTS) if sizes[name] >= least]
@@ -131,5 +131,5 @@ def _of_client(
 
 
 def _share(members: NDArray[np.bool_], labels: NDArray[np.int64]) -> float:
-    """How often sets (n, K) hold the true class (n,)."""
+    """Return the share of sets (n, K) that contain the true class (n,)."""
     return float(members[np.arange(len(labels)), labels].mean())

@@ -1,4 +1,4 @@
-"""Where prompts look: similarity and transport plan over the image, as heat maps (the paper's Figures 2 and A4)."""
+"""Heat maps of similarity and transport plan over the image (the paper's Figures 2 and A4)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_REACH = 4.0  # plans are shown from a fourth of the uniform share to four times it
+_REACH = 4.0  # plans are shown from 1/4 of the uniform share to 4 times it
 _TINTS = ("#0057b7", "#8c8c8c", "#f06000")  # less than that, as much, more
 _SHORT = {"global": "G", "local": "L"}  # as in the paper: FedOTP-G, FedOTP-L
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMap:
-    """One test image of a client and what each of its N prompts makes of it, for the image's own class.
+    """One test image of a client with the maps of its N prompts, for the image's own class.
 
-    image (H, W, 3) in 0 to 1, as the tower sees it; similarity (N, g, g), cosines; `plans` by mass, each (N, g, g): the
-    share of its column's mass that a patch receives, so that each sums to 1, and empty for a method without transport;
-    `kinds` (N,) says what the prompts are, as `fedotp.methods.Kind` does.
+    image (H, W, 3) in 0 to 1, as input of the tower; similarity (N, g, g), cosines; `plans` by mass, each (N, g, g),
+    the share of its column's mass that a patch receives, so that each sums to 1, empty for a method without transport;
+    `kinds` (N,) are the kinds of prompts (`fedotp.methods.Kind`).
     """
 
     client: str
@@ -46,7 +46,7 @@ class ImageMap:
 def image_maps(
     prepared: Prepared, simulator: Simulator, client: str, n_images: int, masses: Sequence[float]
 ) -> list[ImageMap]:
-    """The maps of the first test images of a client of a restored run, with plans at several masses."""
+    """Return the maps of the first test images of a client of a restored run, with plans at several masses."""
     matching = simulator.method.matching
     rules = {mass: at_mass(matching, mass) for mass in masses} if matching.has_plan else {}
     images = ClientImages.of(prepared, simulator, client, n_images)
@@ -74,7 +74,7 @@ def image_maps(
 
 
 def normalised(plan: Tensor) -> Tensor:
-    """A plan (..., V, N) with every column summing to 1: which patches a prompt looks at; 0 if it takes no mass."""
+    """Normalise the columns of a plan (..., V, N) to sum 1; columns without mass stay 0."""
     column = plan.sum(-2, keepdim=True)
     return plan / column.where(column > 0, 1)
 
@@ -82,7 +82,7 @@ def normalised(plan: Tensor) -> Tensor:
 def some_maps(
     run: RunDirectory, n_images: int = 4, client: str | None = None, masses: Sequence[float] = MASSES
 ) -> list[ImageMap]:
-    """The maps of `n_images` test images of a run: of `client`, or, if not given, one each of several clients."""
+    """Return the maps of `n_images` test images of a run: of `client`, or (default) one each of several clients."""
     if client is not None:
         require_clients(run, [client])
     prepared, simulator = restore(run.path)
@@ -95,27 +95,24 @@ def some_maps(
 def same_images(
     runs: Sequence[RunDirectory], n_images: int = 4, client: str | None = None
 ) -> dict[str, list[ImageMap]]:
-    """The maps of the same test images in several runs, by the name of the run's method (the paper's Figure 2).
+    """Return the maps of the same test images in several runs, by the name of the method (the paper's Figure 2).
 
-    Images are chosen as by `some_maps`. All runs must divide the same data in the same way.
+    Images are chosen as by `some_maps`. All runs must have the same partition.
     """
     first = runs[0]
     for run in runs[1:]:
         if run.manifest["partition"] != first.manifest["partition"]:
-            raise FedotpError(
-                f"{run.path} and {first.path} divide different data, or the same in another way; maps side by side "
-                "need the same clients"
-            )
+            raise FedotpError(f"{run.path} and {first.path} must have the same partition for maps side by side")
     titles = [run.config.method.title.removesuffix(" (local)") for run in runs]
     names = titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
     return {name: some_maps(run, n_images, client, ()) for run, name in zip(runs, names, strict=True)}
 
 
 def plot_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
-    """One row per image: the image, then similarity and plan of each prompt over it.
+    """Plot one row per image: the image, then similarity and plan of each prompt over it.
 
-    Every panel has its own scale, from its least to its greatest value, which are written below it: cosines, and shares
-    of the plan as multiples of the uniform share.
+    Every panel has its own scale, whose ends are written below it: cosines, and shares of the plan as multiples of the
+    uniform share.
     """
     kinds = maps[0].kinds
     figure, grid = _grid(len(maps), 1 + 2 * len(kinds), title, side=1.5, text=0.4 * len(maps))
@@ -131,10 +128,10 @@ def plot_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
 
 
 def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> "Figure":
-    """Cosines of patches and prompts, several runs side by side on the same images (the paper's Figure 2).
+    """Plot cosines of patches and prompts, several runs side by side on the same images (the paper's Figure 2).
 
     One row per image, one column per prompt of each run; `maps` are by the name of the run. Every panel has its own
-    scale, from its least to its greatest cosine, which are written below it.
+    scale, whose ends are written below it.
     """
     columns = [
         (f"{name}-{_SHORT[kind]}" if kind in _SHORT and len(shown[0].kinds) > 1 else name, shown, n)
@@ -153,10 +150,10 @@ def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> 
 
 
 def plot_plan_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
-    """Transport plans of each prompt at several masses (the paper's Figure A4).
+    """Plot transport plans of each prompt at several masses (the paper's Figure A4).
 
-    A row per image and prompt, a column per mass. One scale for all panels: the share of its column's mass that a patch
-    receives, as a multiple of the uniform share 1 / V. A plan that does nothing is 1 everywhere: pictures stay grey.
+    A row per image and prompt, a column per mass. All panels have the same scale: the share of its column's mass that a
+    patch receives, as a multiple of the uniform share 1 / V. A uniform plan is grey everywhere.
     """
     if not maps or not maps[0].plans:
         raise FedotpError("no transport plans to draw: give maps of a run of FedOTP, with masses")
@@ -190,7 +187,7 @@ def plot_plan_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
 def _grid(
     rows: int, columns: int, title: str, *, side: float, text: float, beside: float = 0.0
 ) -> tuple["Figure", Any]:
-    """A figure of square panels of that `side`; `text` is room for all lines between rows, `beside` for a scale."""
+    """Make a figure of square panels of that `side`; `text` is room for lines between rows, `beside` for a scale."""
     figure = new_figure(side * columns + beside, side * rows + text + (0.4 if title else 0.1), tight=True)
     if title:
         figure.suptitle(title, fontsize=10)
@@ -198,15 +195,15 @@ def _grid(
 
 
 def _picture(axis: "Axes", shown: ImageMap, *, judged: bool = True) -> None:
-    """The image with its class, and, if `judged`, what it was taken for instead."""
+    """Show the image with its class and, if `judged`, a wrong prediction."""
     axis.imshow(shown.image)
     right = not judged or shown.predicted == shown.label
-    axis.set_title(shown.label if right else f"{shown.label}\n(taken for {shown.predicted})", fontsize=9)
+    axis.set_title(shown.label if right else f"{shown.label}\n(predicted: {shown.predicted})", fontsize=9)
     axis.set_axis_off()
 
 
 def _overlay(axis: "Axes", shown: ImageMap, values: Floats, unit: str = "") -> None:
-    """Values (g, g) over the grey image, from the least to the greatest of them, which are written below."""
+    """Show values (g, g) over the grey image, with their range below."""
     height, width = shown.image.shape[:2]
     extent = (-0.5, width - 0.5, height - 0.5, -0.5)
     axis.imshow(shown.image.mean(-1), cmap="gray", vmin=0, vmax=1)
@@ -217,10 +214,10 @@ def _overlay(axis: "Axes", shown: ImageMap, values: Floats, unit: str = "") -> N
 
 
 def _tint(axis: "Axes", shown: ImageMap, ratio: Floats) -> None:
-    """Tint the grey image by multiples (g, g) of the uniform share: at 1 not at all."""
+    """Tint the grey image by multiples (g, g) of the uniform share; 1 is grey."""
     from matplotlib.colors import to_rgb
 
-    grey = 0.25 + 0.5 * shown.image.mean(-1, keepdims=True)  # (H, W, 1), neither black nor white: tints can be seen
+    grey = 0.25 + 0.5 * shown.image.mean(-1, keepdims=True)  # (H, W, 1), neither black nor white: tints are visible
     steps = (np.log(np.clip(ratio, 1 / _REACH, _REACH)) / math.log(_REACH)).astype(np.float32)  # -1 to 1
     smooth = Image.fromarray(steps).resize((grey.shape[1], grey.shape[0]), Image.Resampling.BILINEAR)
     strength = np.asarray(smooth)[..., None]  # (H, W, 1)

@@ -1,7 +1,7 @@
-"""What transport does in a run of FedOTP: how far its plans are from uniform, and how much accuracy they add.
+"""Statistics of the transport plans of a run: their distance from uniform plans, and their effect on accuracy.
 
-All numbers are of the plan T (V, N) of an image and its own class, V patches and N prompts, at a given mass gamma:
-its columns hold gamma / N each, its rows at most 1 / V.
+They refer to the plan T (V, N) of an image and its own class, V patches and N prompts, at a given mass gamma: its
+columns sum to gamma / N each, its rows to at most 1 / V.
 """
 
 import math
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CLIENTS = 8
-_IMAGES = 256  # of all of them
+_IMAGES = 256  # in total
 
 UNASSIGNED_BELOW = 0.1
-"""A patch that gets less than this share of what it would get under the uniform plan counts as left out."""
+"""A patch with less than this multiple of its mass in the uniform plan counts as unassigned."""
 
 
 def plan_entropy(plan: Tensor) -> Tensor:
-    """Entropy of each column of plans (..., V, N), normalised to sum 1, over log V: (..., N).
+    """Return the entropy of each column of plans (..., V, N), normalised to sum 1, over log V: (..., N).
 
-    1 is the uniform plan, which looks at every patch alike; 0 is a prompt that looks at one patch only.
+    1 is the uniform plan; 0 is a prompt that looks at one patch only.
     """
     return torch.special.entr(normalised(plan.double())).sum(-2) / math.log(max(plan.shape[-2], 2))
 
 
 def unassigned_share(plan: Tensor) -> Tensor:
-    """Share of the patches that plans (..., V, N) leave out: (...).
+    """Return the share of unassigned patches of plans (..., V, N): (...).
 
-    A patch is left out if its row holds less than `UNASSIGNED_BELOW` of the uniform share, which is gamma / V.
+    A patch is unassigned if its row sums to less than `UNASSIGNED_BELOW` of the uniform share gamma / V.
     """
     rows = plan.sum(-1)  # (..., V)
     return (rows < UNASSIGNED_BELOW * rows.mean(-1, keepdim=True)).double().mean(-1)
 
 
 def plan_overlap(plan: Tensor, n_shared: int) -> Tensor:
-    """How much the global prompts of plans (..., V, N), the first `n_shared`, look where the local ones look: (...).
+    """Return the overlap of the global prompts of plans (..., V, N), the first `n_shared`, with the local ones: (...).
 
-    sum_m min(T_mg, T_ml) of the columns normalised to sum 1, a mean over pairs (g, l): 1 if they are the same, 0 if no
-    patch serves both.
+    sum_m min(T_mg, T_ml) of the columns normalised to sum 1, a mean over pairs (g, l): 1 if they are the same, 0 if
+    they share no patch.
     """
     columns = normalised(plan.double())
     both = torch.minimum(columns[..., :n_shared].unsqueeze(-1), columns[..., n_shared:].unsqueeze(-2))
@@ -68,16 +68,16 @@ class PlanStatistics:
     """Plans at several masses, all means over images; accuracies are means over clients.
 
     Attributes:
-        masses: (G,) the masses compared; the prompts are those of the run, trained at `mass_trained`.
+        masses: (G,) compared masses; the prompts are those of the run, trained at `mass_trained`.
         prompts: (N,) "global" or "local".
         entropy: (N, G) `plan_entropy`.
         unassigned: (G,) `unassigned_share`.
-        overlap: (G,) `plan_overlap`; None where there are not both kinds of prompts.
-        accuracy: (G,) with the mass changed.
-        accuracy_uniform: with every patch going to every prompt alike, the same prompts.
+        overlap: (G,) `plan_overlap`; None without both kinds of prompts.
+        accuracy: (G,) at these masses.
+        accuracy_uniform: with the uniform plan and the same prompts.
         accuracy_trained: with the rule and mass of the run.
-        changed_uniform: share of the images for which the uniform plan predicts another class than the run's own.
-        mass_trained: the run's mass; None where its rule has no plan.
+        changed_uniform: share of the images with another predicted class under the uniform plan.
+        mass_trained: the run's mass; None if its rule has no plan.
     """
 
     masses: tuple[float, ...]
@@ -94,13 +94,13 @@ class PlanStatistics:
     n_clients: int
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return a JSON-ready dictionary."""
         return {**{key: rounded(value) for key, value in vars(self).items()}, "uniform_entropy": 1.0}
 
     def plot(self, title: str = "") -> "Figure":
-        """Against the mass: entropy of the plans, unassigned patches, overlap, and accuracy with and without transport.
+        """Plot entropy of the plans, unassigned patches, overlap, and accuracy against the mass.
 
-        The band around the accuracy with the uniform plan is one standard error of a share of that many images.
+        The band around the accuracy with the uniform plan is one standard error.
         """
         figure = new_figure(10.5, 3.3)
         spread, use, accuracy = figure.subplots(1, 3)
@@ -108,7 +108,7 @@ class PlanStatistics:
             spread.plot(self.masses, self.entropy[n], color=COLOURS[n], marker=MARKERS[n], label=f"{kind} prompt")
         spread.axhline(1, color="#555555", linestyle="--", linewidth=1, label="uniform plan")
         spread.set_title("Entropy of a prompt's plan / log V", fontsize=9, loc="left")
-        use.plot(self.masses, self.unassigned, color=COLOURS[2], marker=MARKERS[2], label="patches left out")
+        use.plot(self.masses, self.unassigned, color=COLOURS[2], marker=MARKERS[2], label="unassigned patches")
         if self.overlap is not None:
             use.plot(self.masses, self.overlap, color=COLOURS[3], marker=MARKERS[3], label="overlap, global and local")
         use.set_title("Shares", fontsize=9, loc="left")
@@ -128,9 +128,9 @@ class PlanStatistics:
 def plan_statistics(
     run: str | Path | RunDirectory, masses: Sequence[float] = MASSES, clients: Sequence[str] | None = None
 ) -> PlanStatistics:
-    """Measure the plans of a run that has them, on at most 256 test images of `clients` (if not given, of 8).
+    """Measure the plans of a run on at most 256 test images of `clients` (default: 8, evenly spread).
 
-    Clients are evenly spread, and each gives equally many images if it has them, its classes in turn.
+    Each client contributes the same number of images, if it has them, its classes in turn.
     """
     directory = RunDirectory.open(run)
     method = directory.config.method
@@ -144,7 +144,7 @@ def plan_statistics(
 def plans_of(
     prepared: Prepared, simulator: Simulator, masses: Sequence[float], clients: Sequence[str] | None
 ) -> PlanStatistics:
-    """The same of a run that is restored already."""
+    """Measure the plans of a restored run."""
     chosen = choose(prepared, clients, _CLIENTS)
     if not chosen:
         raise FedotpError("no plans: none of the clients has a test image")
@@ -154,7 +154,7 @@ def plans_of(
 
 
 def measure_plans(clients: Sequence[ClientImages], masses: Sequence[float]) -> PlanStatistics:
-    """Measure the plans of these images."""
+    """Measure the plans of the images of several clients."""
     matching, kinds = clients[0].predictor.matching, clients[0].predictor.kinds
     rules = [at_mass(matching, mass) for mass in masses]
     own = [part.own_similarity() for client in clients for part in client.parts()]  # (n, V, N) each

@@ -1,4 +1,4 @@
-"""The clients' own prompts in the plane (the paper's Figure A5)."""
+"""t-SNE of the clients' private prompts (the paper's Figure A5)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FEWEST = 5
-_PERPLEXITY = 30.0  # t-SNE's usual one
+_PERPLEXITY = 30.0  # the usual default
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
     """The private prompts of n clients in the plane.
 
-    x, y (n,); `client` (n,) their names; `group` (n,) what they are coloured by, which `by` says: "domain", "coarse
-    label" or "most frequent class". `together` is the share of clients whose nearest prompt, by Euclidean distance and
-    not in the plane, is one of their own group; `by_chance` is what that would be for prompts dealt at random.
+    x, y (n,); `client` (n,) their names; `group` (n,) their colours, by the criterion `by`: "domain", "coarse label" or
+    "most frequent class". `together` is the share of clients whose nearest prompt, by Euclidean distance and not in the
+    plane, is of the same group; `by_chance` is its expectation for random prompts.
     """
 
     x: Floats
@@ -44,7 +44,7 @@ class Projection:
     by_chance: float
 
     def plot(self, title: str = "") -> "Figure":
-        """One point per client, groups by colour and shape (the paper's Figure A5)."""
+        """Plot one point per client, groups by colour and shape (the paper's Figure A5)."""
         groups = sorted(set(self.group))
         figure = new_figure(6.4 if len(groups) <= 12 else 7.6, 4.4)
         axes = figure.add_subplot()
@@ -76,10 +76,10 @@ class Projection:
 
 
 def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Projection:
-    """t-SNE of the private prompts of a run, each client's written out as one vector. The data are not needed.
+    """Compute the t-SNE of the private prompts of a run, one vector per client, without its data.
 
-    Perplexity 30, or (n - 1) / 3 for n clients where that is less. Distances between groups mean little in a t-SNE, and
-    with few clients so do the groups.
+    Perplexity is 30, or (n - 1) / 3 for n clients if that is less. Distances between groups mean little in a t-SNE;
+    with few clients, groups mean little, too.
     """
     directory = RunDirectory.open(run)
     stored = StoredParameters.of(directory)
@@ -87,7 +87,7 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     prompts = _private_prompts(directory, stored) if n >= _FEWEST else {}
     if not prompts:
         has = n if 0 < n < _FEWEST else "none"
-        raise FedotpError(f"no t-SNE: it needs {_FEWEST} clients with private prompts, this run has {has}")
+        raise FedotpError(f"no t-SNE: at least {_FEWEST} clients with private prompts are required, this run has {has}")
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
@@ -113,7 +113,7 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
 
 
 def _private_prompts(run: RunDirectory, stored: StoredParameters) -> dict[str, list[Tensor]]:
-    """The contexts (s, d), or (K, s, d), of what is a client's own, by client; before fine-tuning."""
+    """Return the private contexts (s, d) or (K, s, d) by client, before fine-tuning."""
     config, manifest = run.config, run.manifest
     clip = load_backbone(config.backbone.source, config.compute.device)
     run.require_same("backbone", config.backbone.name, clip.digest)
@@ -128,7 +128,7 @@ def _private_prompts(run: RunDirectory, stored: StoredParameters) -> dict[str, l
 
 
 def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:
-    """Share of `vectors` (n, d) whose nearest other one is of the same group, and what chance would give."""
+    """Return the share of `vectors` (n, d) whose nearest neighbour is of the same group, and that by chance."""
     same = np.array(groups)[:, None] == np.array(groups)
     distances = torch.cdist(torch.from_numpy(vectors), torch.from_numpy(vectors)).fill_diagonal_(torch.inf)
     found = same[np.arange(len(vectors)), distances.argmin(1).numpy()].mean()
@@ -136,9 +136,9 @@ def neighbours(vectors: Floats, groups: Sequence[str]) -> tuple[float, float]:
 
 
 def client_groups(run: RunDirectory) -> tuple[str, list[str]]:
-    """What clients have in common, and each client's: its domain, else the most frequent coarse label, else class.
+    """Return a criterion and each client's group: its domain, else its most frequent coarse label, else class.
 
-    Labels are those of the client's test images, whose distribution is that of its training images.
+    Labels are those of the client's test images.
     """
     domains = run.manifest["domains"]
     if any(domains):
@@ -147,7 +147,7 @@ def client_groups(run: RunDirectory) -> tuple[str, list[str]]:
     coarse = coarse_labels(data["classes"])
     names = coarse or data["classes"]
     if not run.is_complete:
-        raise FedotpError("no t-SNE yet: clients are grouped by their predictions, which a run writes at its end")
+        raise FedotpError("no t-SNE yet: it needs predictions, which are written at the end of a run")
     predictions = run.predictions()
     groups = []
     for client in range(len(domains)):

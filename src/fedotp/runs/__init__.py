@@ -1,5 +1,4 @@
-"""Runs: from a configuration to a directory with prompts and numbers, and back.
+"""Runs: `directory` reads and writes their files, `watch` observes them, `one` executes a run, `many` several.
 
-`directory` reads and writes the files, `watch` observes, `one` makes a run, `many` makes several, `tables` compares
-them, `leaving` repeats them without some clients.
+`tables` compares runs, `leaving` repeats them without some clients, `advice` estimates the benefit of a federation.
 """

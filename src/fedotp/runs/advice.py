@@ -1,16 +1,15 @@
-"""Advice before training: whether the sites gain by a class prior, by sharing, and by weights of their own.
+"""Advice before training: the gains of sites from a class prior, from sharing, and from personal weights.
 
-Five classifiers predict every site's own training images: zero-shot CLIP, the same with the class prior, a ridge of the
+Five classifiers predict every site's training images: zero-shot CLIP, the same with the class prior, a ridge of the
 site alone, one ridge of all sites, and the personal ridge (`PersonalRidge`), in which own images count twice. All are
-closed forms, so that each image is predicted exactly by the weights and the class counts that it is left out of, as a
-test image would be; test images are not looked at. The reg of a ridge has the least loss of these predictions: that of
-the site alone on its own images, that of the others on all images.
+in closed form, so that leave-one-out predictions are exact; test images are not used. The reg of a ridge minimises the
+leave-one-out loss, for the site alone on its own images, for the others on all images.
 
-Two things make these accuracies differ from those of test images. Leaving an image out makes its class rarer. That is
-right where a site's images are independent draws. Where a site has few images and will see classes in exactly the
-proportions of its training images, as in simulated partitions, the prior and the site alone are underrated, and sharing
-is overrated (recipes/advise). And images of one patient or part are left out one by one: a site that has several of
-each finds its own images overrated.
+These accuracies differ from those of test images for two reasons. Leaving an image out makes its class rarer, which is
+correct if a site's images are independent draws. If a site has few images and its test images have exactly the class
+proportions of its training images, as in simulated partitions, the prior and the site alone are underestimated, and
+sharing is overestimated (recipes/advise). And images of one group (patient) are left out one by one, which
+overestimates the site alone if it has several images of each group.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -43,16 +42,16 @@ GAINS = {
     SHARING: (PERSONAL, ALONE),
     "personal weights": (PERSONAL, SHARED_PRIOR),
 }
-"""What is compared: the accuracy of the first less that of the second."""
+"""Compared classifiers: the gain is the accuracy of the first minus that of the second."""
 CHOICES = {
     ZERO_SHOT_PRIOR: "zero-shot CLIP with the class prior, without training",
     ALONE: "each site alone, without a federation",
     SHARED_PRIOR: "one ridge of all sites, with the class prior",
     PERSONAL: "the personal ridge",
 }
-"""What may be recommended, the simplest first."""
+"""Possible recommendations, simplest first."""
 
-_CHUNK = 256  # images read at once
+_CHUNK = 256  # images per batch
 _ROUNDING = 1e-9  # losses that differ by less are equal
 _RIDGE = PersonalRidge()
 
@@ -61,7 +60,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class SiteAdvice:
-    """One site: of each classifier which of its n images are right (n,), and the reg of its ridge alone."""
+    """One site: correctness of each classifier on its n images (n,), and the reg of its ridge alone."""
 
     name: str
     right: dict[str, Bools]
@@ -69,16 +68,16 @@ class SiteAdvice:
 
     @property
     def accuracy(self) -> dict[str, float]:
-        """Of each classifier."""
+        """Accuracy of each classifier."""
         return {name: float(right.mean()) for name, right in self.right.items()}
 
     @cached_property
     def gains(self) -> dict[str, Difference]:
-        """Of `GAINS`, paired over the site's images."""
+        """Differences of `GAINS`, paired over the site's images."""
         return {gain: _difference(self.right[ours], self.right[theirs]) for gain, (ours, theirs) in GAINS.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a JSON-ready dictionary."""
         gains = {gain: asdict(found) for gain, found in self.gains.items()}
         n_images = len(self.right[ALONE])
         return {"name": self.name, "images": n_images, "reg": self.reg, "accuracy": self.accuracy, "gains": gains}
@@ -86,23 +85,23 @@ class SiteAdvice:
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """All sites, and the regs of the ridges of all; numbers over sites are means, with Student's intervals."""
+    """All sites, and the regs of the shared ridges; numbers over sites are means, with Student's t intervals."""
 
     sites: tuple[SiteAdvice, ...]
     regs: dict[str, float]
 
     @cached_property
     def accuracy(self) -> dict[str, float]:
-        """Of each classifier, the mean over sites."""
+        """Mean accuracy over sites of each classifier."""
         return {name: float(self._of_sites(name).mean()) for name in self.sites[0].right}
 
     @cached_property
     def gains(self) -> dict[str, Difference]:
-        """Of `GAINS`, paired over sites."""
+        """Differences of `GAINS`, paired over sites."""
         return {gain: self.difference(*names) for gain, names in GAINS.items()}
 
     def difference(self, ours: str, theirs: str) -> Difference:
-        """The accuracy of one classifier less that of another, paired over sites."""
+        """Return the accuracy of one classifier minus that of another, paired over sites."""
         return _difference(self._of_sites(ours), self._of_sites(theirs))
 
     def _of_sites(self, name: str) -> NDArray[np.float64]:
@@ -110,12 +109,12 @@ class Advice:
 
     @property
     def best(self) -> str:
-        """The classifier of `CHOICES` with the highest accuracy; the simplest of equals."""
+        """The classifier of `CHOICES` with the highest accuracy; the simplest in case of ties."""
         return max(CHOICES, key=lambda name: round(self.accuracy[name], 9))
 
     @property
     def settings(self) -> list[str]:
-        """What makes a run of the recommended classifier, as `--set` takes it; none for sites alone."""
+        """Settings (as for `--set`) of a run of the recommended classifier; none for sites alone."""
         both = ["method.name=ridge", "method.features=both", f"method.reg={self.regs[SHARED]}", "evaluation.prior=1"]
         return {
             ZERO_SHOT_PRIOR: ["method.name=zeroshot", "evaluation.prior=1"],
@@ -135,16 +134,16 @@ class Advice:
                     f"Not significantly better than {CHOICES[name]}: {found.points} points ({found.interval})."
                 )
         sharing = self.gains[SHARING]
-        verdict = "pays" if sharing.is_above else "costs" if sharing.is_below else "makes no significant difference"
+        verdict = "helps" if sharing.is_above else "hurts" if sharing.is_below else "has no significant effect"
         gain, lose = (sum(getattr(site.gains[SHARING], at) for site in self.sites) for at in ("is_above", "is_below"))
         return [
             *lines,
-            f"Federating {verdict}: {sharing.points} points ({sharing.interval}) against each site alone; of "
-            f"{len(self.sites)} sites, {gain} gain significantly by their own images, and {lose} lose.",
+            f"Federating {verdict}: {sharing.points} points ({sharing.interval}) over each site alone; of "
+            f"{len(self.sites)} sites, {gain} gain significantly on their own images, and {lose} lose.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return a JSON-ready dictionary."""
         return {
             "recommended": self.best,
             "settings": self.settings,
@@ -157,7 +156,7 @@ class Advice:
 
 
 def advise(config: Config, observer: Observer | None = None) -> Advice:
-    """Prepare the federation of `config` as a run does, and advise its sites."""
+    """Prepare the federation of `config` like a run, and advise its sites."""
     prepared = prepare(config, observer)
     data = prepared.data
     away = config.federation.held_out(data.names, data.domains, config.seed)
@@ -169,7 +168,7 @@ def advise_sites(task: Task, data: FederatedData, smoothing: float) -> Advice:
     """Advise the sites of `data` that have training images; `smoothing` is that of the class prior."""
     there = np.array([i for i, rows in enumerate(data.train.clients) if len(rows)])
     if len(there) < 2:
-        raise FedotpError(f"advice needs at least 2 sites with training images, and there are {len(there)}")
+        raise FedotpError(f"advice needs at least 2 sites with training images, got {len(there)}")
     sites = [_read(task, data, int(i), smoothing) for i in there]
     everyone = _Images(*(torch.cat([getattr(site, part.name) for site in sites]) for part in fields(_Images)))
     n, target = len(everyone.labels), _RIDGE.text * _RIDGE.shared(task, 1)["captions"].mT
@@ -199,7 +198,7 @@ def advise_sites(task: Task, data: FederatedData, smoothing: float) -> Advice:
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
-    """For R regs and n images: losses, and which images are right with and without the prior, (R, n)."""
+    """For R regs and n images: losses, and correctness with and without the prior, (R, n)."""
 
     losses: NDArray[np.float64]
     with_prior: Bools
@@ -210,7 +209,7 @@ class _Judged:
 class _Images:
     """n training images: features (n, e), targets (n, K), labels (n,), and log probabilities of the captions (n, K).
 
-    `prior` (n, K) are the logarithms of the frequencies of classes among the site's other images.
+    `prior` (n, K) contains the logarithms of the class frequencies among the site's other images.
     """
 
     features: Tensor
@@ -230,7 +229,7 @@ class _Images:
         return self.features.mT @ self.targets
 
     def judge(self, gram: Tensor, cross: Tensor, target: Tensor, weight: float) -> _Judged:
-        """Of ridges without each image, one for each of `REGS`; the arguments are those of `left_out`, without C."""
+        """Evaluate leave-one-out ridges for all `REGS`; the arguments are those of `left_out`, without C."""
         losses, with_prior, without = [], [], []
         found = left_out(self.features[None], self.targets[None], gram[None], cross[None], target[None], weight)
         for (scores,) in found:
@@ -241,13 +240,13 @@ class _Images:
         return _Judged(np.stack(losses), np.stack(with_prior), np.stack(without))
 
     def is_right(self, logits: Tensor) -> Bools:
-        """Whether the largest of each row is that of the label: (n,)."""
+        """Return True for each row whose largest logit is that of the label: (n,)."""
         right: Bools = (logits.argmax(-1) == self.labels).cpu().numpy()
         return right
 
 
 def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Images:
-    """The training images of one client."""
+    """Read the training images of one client."""
     captions, rows = Predictor.of(ZeroShot(), task, {}), data.train.clients[client]
     parts = []
     for start in range(0, len(rows), _CHUNK):
@@ -260,14 +259,14 @@ def _read(task: Task, data: FederatedData, client: int, smoothing: float) -> _Im
 
 
 def _chosen(losses: NDArray[np.float64]) -> int:
-    """The place in `REGS` of the least mean of losses (R, n); of equals the most usual."""
+    """Return the index in `REGS` of the least mean of losses (R, n); the most common in case of ties."""
     means = losses.mean(1) - losses.mean(1).min()
     means[means < _ROUNDING] = 0
     return REGS.index(_RIDGE.reg_of({"losses": torch.from_numpy(means)}).item())
 
 
 def _difference(ours: NDArray[Any], theirs: NDArray[Any]) -> Difference:
-    """Ours less theirs, pair by pair."""
+    """Return the paired difference ours - theirs."""
     one, other = (dict[Pair, float](((i, 0), float(x)) for i, x in enumerate(values)) for values in (ours, theirs))
     found = paired(one, other)
     assert found is not None

@@ -1,4 +1,4 @@
-"""A small local page to use classifiers on images, with nothing but the standard library behind it."""
+"""A small local page to use classifiers on images, served with the standard library only."""
 
 from fedotp.serve._server import Server as Server
 from fedotp.serve._server import is_loopback as is_loopback

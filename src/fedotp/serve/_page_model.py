@@ -1,7 +1,4 @@
-"""What the page asks for: images are encoded once, then looked at by any client, for any class, mass, dial and prior.
-
-A few test images of a run's clients are there to try the page with.
-"""
+"""The model of the page: encodes images once, then predicts for any client, class, mass, dial and prior."""
 
 import io
 import secrets
@@ -26,27 +23,27 @@ from fedotp.report import in_turn
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import load_data
 
-MAX_BYTES = 64_000_000  # of an upload: room for what phones take, not for as many as there are threads
-_KEPT = 64  # images that are kept, the least recently used go first
-_KEPT_PIXELS = 100_000_000  # of them together
-_BEST = 5  # classes shown, of predictions and of frequencies; any other can be asked for by name
+MAX_BYTES = 64_000_000  # size limit of an upload: enough for photos of phones
+_KEPT = 64  # cached images; the least recently used are removed first
+_KEPT_PIXELS = 100_000_000  # in total
+_BEST = 5  # classes to show, of predictions and of frequencies; others can be requested by name
 _EACH = 8  # test images of a client
 
 
 class Samples:
-    """Test images of the clients of `run`; none where its data are not here, or are no longer the same."""
+    """Test images of the clients of `run`; none if its data are not available or have changed."""
 
     def __init__(self, run: RunDirectory) -> None:
-        """Nothing is read before it is asked for."""
+        """Store the run; data are read on first use."""
         self._run = run
 
     @classmethod
     def of_run(cls, path: Path) -> "Samples | None":
-        """Those of the run at `path`; None for a bundle, and for a run whose data are at real sites."""
+        """Open the run at `path`; None for a bundle or a run of real sites."""
         return cls(RunDirectory(path)) if (path / "partition.json").is_file() else None
 
     def of(self, client: str) -> list[tuple[Image, str]]:
-        """Test images of `client`, its classes in turn, with the names of their classes."""
+        """Return test images of `client`, its classes in turn, with the names of their classes."""
         rows = next((each.test for each in self._run.partition.clients if each.name == client), None)
         if self._dataset is None or rows is None:
             return []
@@ -69,24 +66,24 @@ def _image(split: Split, row: int) -> Image | None:
     try:
         return split.image(row)
     except FedotpError:
-        return None  # broken: there are others
+        return None  # broken
 
 
 @dataclass(eq=False)
 class _Kept:
-    """An image, and by the window that a client sees it through its features with B = 1, after the first question."""
+    """An image and, by window, its features with B = 1, once computed."""
 
     picture: Image
     features: dict[str, ImageFeatures] = field(default_factory=dict)
 
 
 class Model:
-    """The classifiers behind the page. One thread computes at a time."""
+    """The classifiers of the page; one thread computes at a time."""
 
     def __init__(self, classifiers: Classifiers, samples: Samples | None = None, *, with_frequencies: bool) -> None:
-        """The first client's classifier is made at once: what cannot work is refused before the page opens.
+        """Make the first client's classifier, to raise errors before the page opens.
 
-        `with_frequencies` shows the clients' class frequencies and lets the page set how much they count.
+        `with_frequencies` shows the clients' class frequencies and enables the slider of the class prior.
         """
         self._with_frequencies = with_frequencies
         self._classifiers = classifiers
@@ -96,7 +93,7 @@ class Model:
         self._lock = threading.Lock()
 
     def about(self) -> dict[str, Any]:
-        """What the page needs to know before there is an image."""
+        """Return the facts that the page needs before the first image."""
         first = self._first
         return {
             "source": self._classifiers.path.resolve().name,
@@ -111,18 +108,18 @@ class Model:
         }
 
     def add(self, content: bytes) -> dict[str, Any]:
-        """Decode an uploaded file; the page asks about it by the id it gets."""
+        """Decode an uploaded file; return its id for later requests."""
         with self._lock:
             return {"id": self._keep(decode_image(content))}
 
     def samples(self, client: str) -> dict[str, Any]:
-        """A few of the client's own test images, where the run's data are at hand."""
+        """Return a few of the client's test images, if the run's data are available."""
         with self._lock:
             found = self._samples.of(client) if self._samples else []
             return {"samples": [{"id": self._keep(picture), "label": label} for picture, label in found]}
 
     def picture(self, image: str) -> bytes:
-        """The image as the tower of the first client sees it, as PNG."""
+        """Return the image as PNG, cropped for the tower of the first client."""
         with self._lock:
             content = io.BytesIO()
             self._first.transform.crop(self._find(image).picture).save(content, "PNG")
@@ -131,9 +128,9 @@ class Model:
     def look(
         self, image: str, client: str, label: str | None, mass: float | None, dial: Dial | None, prior: float | None
     ) -> dict[str, Any]:
-        """What `client` predicts for an image, and its maps for the class `label` (the predicted one if None)."""
+        """Return the prediction of `client` for an image, and its maps for the class `label` (default: predicted)."""
         if prior is not None and not self._with_frequencies:
-            raise FedotpError("the class prior can be set on the machine of this server only")
+            raise FedotpError("the class prior can be set only on the machine of this server")
         with self._lock:
             kept = self._find(image)
             classifier = trained = self._classifiers[client]
@@ -150,7 +147,7 @@ class Model:
             maps = classifier.explain(features, label)
         probabilities = prediction.probabilities[0]
         if not np.isfinite(probabilities).all():
-            raise FedotpError(f"the prompts of {client} give no numbers: its training went wrong")
+            raise FedotpError(f"the probabilities of {client} are not finite: its training diverged")
         best = prediction.top(_BEST)[0]
         if maps.label not in dict(best):
             best.append((maps.label, float(probabilities[classifier.classes.index(maps.label)])))
@@ -161,7 +158,7 @@ class Model:
             "best": [{"name": name, "probability": p} for name, p in best],
             "kinds": list(maps.kinds),
             "similarity": _rounded(maps.similarity),
-            # of each patch, the share that goes to the prompt: from 0 to 1
+            # share of each patch that is transported to the prompt: from 0 to 1
             "plan": None if maps.plan is None else _rounded(maps.plan * n_patches),
             "prior": often,
             "limits": None if trained.calibration is None else _limits(prediction, classifier.calibration),
@@ -169,7 +166,7 @@ class Model:
 
     def _keep(self, picture: Image) -> str:
         name = secrets.token_urlsafe(12)
-        # A picture of 8 bits is cropped alike for all clients; others are seen through each client's own window.
+        # images of 8 bits are cropped alike for all clients; others depend on each client's window
         self._images[name] = _Kept(picture if has_more_bits(picture) else self._first.transform.crop(picture))
         while len(self._images) > _KEPT or (len(self._images) > 1 and self._n_pixels() > _KEPT_PIXELS):
             self._images.popitem(last=False)
@@ -180,13 +177,13 @@ class Model:
 
     def _find(self, image: str) -> _Kept:
         if image not in self._images:
-            raise FedotpError("this image is no longer kept; choose it again")
+            raise FedotpError("this image is no longer in memory; choose it again")
         self._images.move_to_end(image)
         return self._images[image]
 
 
 def _often(classifier: Classifier) -> dict[str, Any] | None:
-    """The class frequencies of a client, the most frequent classes first; None where they are unknown."""
+    """Return the class frequencies of a client, most frequent first; None if unknown."""
     prior = classifier.prior
     if prior is None:
         return None
@@ -205,9 +202,9 @@ def _often(classifier: Classifier) -> dict[str, Any] | None:
 
 
 def _limits(prediction: Prediction, calibration: Calibration | None) -> dict[str, Any]:
-    """The set of one image at each coverage, None where images are too few for it, and its p-value.
+    """Return the set of one image at each coverage (None with too few calibration images), and its p-value.
 
-    Nothing without a calibration: it is void for another mass, dial or class prior than it was made with.
+    There is no calibration after a change of mass, dial or class prior.
     """
     if calibration is None:
         return {"images": None}

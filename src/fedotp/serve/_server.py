@@ -1,6 +1,6 @@
-"""The server of the page: `http.server`, a handful of addresses, and strict about who asks.
+"""The server of the page, based on `http.server`.
 
-A page in another tab must not be able to ask (Origin), nor one whose name was made to point here (Host).
+It rejects requests of pages in other tabs (Origin) and of host names that were made to resolve here (Host).
 """
 
 import ipaddress
@@ -37,17 +37,17 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_QUESTION_BYTES = 100_000  # of a question in JSON
-_PATIENCE = 60  # seconds a connection may be silent
+_QUESTION_BYTES = 100_000  # size limit of a request in JSON
+_PATIENCE = 60  # timeout of a silent connection, in seconds
 
 
 class Server(ThreadingHTTPServer):
-    """The page and the model behind it; `serve_forever` answers until `shutdown` is called."""
+    """The server of the page and its model."""
 
     daemon_threads = True
 
     def __init__(self, model: Model, host: str, port: int) -> None:
-        """Listen on `host` and `port`; 0 is any free one."""
+        """Listen on `host` and `port`; 0: any free port."""
         self.model = model
         self.host = host
         if ":" in host:
@@ -56,14 +56,14 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.server_address[1]}/"
 
     def is_ours(self, host: str | None) -> bool:
-        """Whether a Host header names this server: by its name, as localhost, or by a bare address.
+        """True if a Host header is this server's name, localhost, or an IP address.
 
-        A page elsewhere can have its own name resolve to this machine, but not a bare address.
+        A foreign page can make its own name resolve to this machine, but not an IP address.
         """
         try:
             parts = urllib.parse.urlsplit(f"//{host or ''}")
@@ -75,15 +75,15 @@ class Server(ThreadingHTTPServer):
         return name in (self.host.lower(), "localhost") or _is_address(name)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser may leave in the middle of an answer; everything else is a bug and shown as one."""
+        """Ignore disconnected browsers; print other errors."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
-    """A server for the classifiers of a run or a bundle, listening but not answering yet.
+    """Make a server for the classifiers of a run or a bundle; it listens, but does not answer yet.
 
-    To this machine alone it also shows a few test images of the run's clients, where the data are at hand, and their
+    If it is reachable only from this machine, it also shows test images of the run's clients, if available, and their
     class frequencies.
     """
     is_local = is_loopback(host)
@@ -92,12 +92,12 @@ def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
         return Server(Model(classifiers, samples, with_frequencies=is_local), host, port)
     except OSError as error:
         raise FedotpError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0 picks a free one)"
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0: any free port)"
         ) from error
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """True if the address is reachable only from this machine."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE
 
     def do_GET(self) -> None:
-        """The page, its files, and images that were uploaded."""
+        """Send the page, its files, and uploaded images."""
         if not self._admitted():
             return
         path, _, query = self.path.partition("?")
@@ -129,15 +129,15 @@ class _Handler(BaseHTTPRequestHandler):
             except FedotpError as error:
                 self._fail(HTTPStatus.NOT_FOUND, str(error))
         else:
-            self._fail(HTTPStatus.NOT_FOUND, "there is nothing here")
+            self._fail(HTTPStatus.NOT_FOUND, "not found")
 
     def do_POST(self) -> None:
-        """An image, or a question about one."""
+        """Receive an image, or a request about one."""
         if not self._admitted():
             return
         limits = {"/api/images": MAX_BYTES, "/api/look": _QUESTION_BYTES}
         if self.path not in limits:
-            self._fail(HTTPStatus.NOT_FOUND, "there is nothing here")
+            self._fail(HTTPStatus.NOT_FOUND, "not found")
             return
         body = self._body(limits[self.path])
         if body is None:
@@ -148,28 +148,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(lambda: self.server.model.look(**_question(body)))
 
     def _admitted(self) -> bool:
-        """Whether the request comes from our own page, or from no page at all."""
+        """Return True if the request is from our own page or from no page."""
         host, origin = self.headers.get("Host"), self.headers.get("Origin")
-        own = (
-            self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin") or self.path == "/"
-        )  # links may lead here
+        # links to "/" are allowed
+        own = self.path == "/" or self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         if self.server.is_ours(host) and origin in (None, f"http://{host}") and own:
             return True
-        self._fail(HTTPStatus.FORBIDDEN, f"this is {self.server.url}: no other name and no other page is answered")
+        self._fail(HTTPStatus.FORBIDDEN, f"forbidden: use {self.server.url}; other names and pages are rejected")
         return False
 
     def _body(self, limit: int) -> bytes | None:
-        """What was sent; None, and an answer, if it is too large or of unknown length."""
+        """Read the body; if it is too large or of unknown length, send an error and return None."""
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdigit():
-            self._fail(HTTPStatus.LENGTH_REQUIRED, "say how long the content is")
+            self._fail(HTTPStatus.LENGTH_REQUIRED, "Content-Length must be a number of bytes")
             return None
         if len(length) > 15 or int(length) > limit:
-            self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {limit / 1e6:g} MB are taken")
+            self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the content must be at most {limit / 1e6:g} MB")
             return None
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            self._fail(HTTPStatus.BAD_REQUEST, "the content ended early")
+            self._fail(HTTPStatus.BAD_REQUEST, "the content is truncated")
             return None
         return body
 
@@ -182,12 +181,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, "application/json", json.dumps(answer).encode())
 
     def _fail(self, status: HTTPStatus, message: str, *, close: bool = True) -> None:
-        """One line; the connection ends where the rest of what was sent is not read."""
+        """Send an error; close the connection if the rest of the request is not read."""
         self.close_connection = close
         self._send(status, "application/json", json.dumps({"error": message}).encode())
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what the base class refuses (other methods, broken requests) as everything else."""
+        """Send errors of the base class (other methods, malformed requests) as JSON."""
         self._fail(HTTPStatus(code), message or HTTPStatus(code).phrase)
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
@@ -201,15 +200,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 def _question(body: bytes) -> dict[str, Any]:
-    """A question about an image, as `Model.look` takes it."""
+    """Parse a request about an image into the arguments of `Model.look`."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise FedotpError("the question is not JSON") from error
+        raise FedotpError("the request is not JSON") from error
     none = type(None)
     kinds = {
         "image": (str,),
@@ -220,11 +219,11 @@ def _question(body: bytes) -> dict[str, Any]:
         "prior": (int, float, none),
     }
     if not isinstance(asked, dict) or asked.keys() != kinds.keys():
-        raise FedotpError(f"a question has {', '.join(kinds)}")
+        raise FedotpError(f"a request must have {', '.join(kinds)}")
     for name, kind in kinds.items():
         value = asked[name]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise FedotpError(f"{name} = {str(value)[:40]!r} is not what it should be")
+            raise FedotpError(f"{name} = {str(value)[:40]!r}: invalid type {type(value).__name__}")
     if asked["mass"] is not None:
         require_mass(asked["mass"])
     return asked

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about runs: it needs their directories alone, neither data nor backbone."""
+"""One self-contained HTML page about runs, from their directories only, without data and backbone."""
 
 from fedotp.report.page._page import Analysed as Analysed
 from fedotp.report.page._page import is_page as is_page

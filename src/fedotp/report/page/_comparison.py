@@ -1,4 +1,4 @@
-"""Several runs on one page: which differ in split and seed only, what to call each, where their settings differ."""
+"""Several runs on one page: their groups, names, and differing settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from fedotp.runs.tables import Row, Table
 
 _SAME = {"data.root", "data.store", "compute.device", "compute.group_size", "compute.threads"}
 _REPEATED = {"partition.seed": "split", "seed": "seed"}
-"""Settings that do not make runs different in kind: where things lie, how they are computed; splits and seeds."""
+"""Settings that do not distinguish groups: paths and devices; splits and seeds."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """A run's name on the page; runs that differ in nothing but split and seed are one `group`, with one `label`."""
+    """A run's name on the page; runs that differ only in split and seed form one `group` with one `label`."""
 
     group: int
     label: str
@@ -28,7 +28,7 @@ class Named:
 
 
 def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
-    """Names of runs: the method, how it differs from others of the same method; split and seed if there are several."""
+    """Name runs by method and differing settings, and by split and seed if there are several."""
     groups: list[list[RunDirectory]] = []
     for run in runs:
         alike = next((group for group in groups if _alike(group[0], run)), None)
@@ -55,9 +55,9 @@ def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
 
 
 def compare(runs: Sequence[RunDirectory], named: Sequence[Named], against: str | None = None) -> dict[str, Any]:
-    """The comparison table: a row per group, means and standard deviations over its runs; controls; differences.
+    """Make the comparison table: a row per group with means over its runs; controls; differences.
 
-    What the others are compared with is the row called `against`; if None, FedOTP, or the first where there is none.
+    The baseline is the row `against`; if None, FedOTP, else the first row.
     """
     outcomes = [
         Outcome(Trial(run.path.name, {"run": str(name.group)}, run.config, name.label), run)
@@ -66,7 +66,7 @@ def compare(runs: Sequence[RunDirectory], named: Sequence[Named], against: str |
     table = Table.of(outcomes)
     called = [row.called for row in table.rows]
     if against is not None and against not in called:
-        raise FedotpError(f"--against {against}: must be a method as the table calls it: {listed(called)}")
+        raise FedotpError(f"--against {against}: must be a method as named in the table: {listed(called)}")
     if (wanted := against or FedOTP.title) in called:
         table = Table.of(outcomes, called.index(wanted))
     label = {name.group: name.label for name in named}
@@ -103,7 +103,7 @@ def _row(table: Table, row: Row) -> dict[str, Any]:
 
 
 def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """The settings that are not the same in all runs, each with its value in every run."""
+    """Return the settings that differ between runs, each with its value in every run."""
     keys = {key: None for run in runs[1:] for key in difference(runs[0].config, run.config)}
     values = {key: [flatten(run.config).get(key) for run in runs] for key in keys}
     return [{"key": key, "values": row} for key, row in values.items()]
@@ -118,7 +118,7 @@ def _differing(a: RunDirectory, b: RunDirectory) -> list[str]:
 
 
 def _label(run: RunDirectory, all_: Sequence[RunDirectory]) -> str:
-    """The method's title, and that in which it differs from others of the same method."""
+    """Return the method's title with settings that differ from others of the same method."""
     title = run.config.title
     rivals = [other for other in all_ if other.config.title == title]
     keys = {key: None for other in rivals for key in _differing(run, other)}

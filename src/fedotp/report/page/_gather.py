@@ -1,6 +1,6 @@
-"""What the page knows of one run, read from its directory, as JSON has it.
+"""The data of the page about one run, read from its directory, for JSON.
 
-Shares are whole numbers of millionths, None where nothing is known: curves of many clients stay short.
+Shares are integers in millionths, or None if unknown, so that curves of many clients stay short.
 """
 
 import itertools
@@ -18,17 +18,19 @@ from fedotp.federation import METRICS, Metric
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.tables import CONTROLS, check_run, open_checks
 
-_MOST_BYTES = 16 << 20  # of a client's result
+_MOST_BYTES = 16 << 20  # size limit of a client's result
 _SHUFFLED = "Trained on shuffled labels: this is a control, not a result."
-_MOST_POINTS = 300_000  # of clients' curves; with more clients, some of them are left out
+_MOST_POINTS = 300_000  # of clients' curves; some are skipped if there are more
 
 
 def gather(run: RunDirectory) -> dict[str, Any]:
-    """All about one run; what an incomplete one does not have yet is None or empty, and `missing` says so."""
+    """Gather the data of one run; unknown parts are None or empty, and unreadable ones are listed in `missing`."""
     config, manifest = run.config, run.manifest
     records = list(run.metrics())
     rounds = [record for record in records if record["kind"] == "round"]
-    evaluations = list({r["round"]: r for r in records if r["kind"] == "evaluation"}.values())  # the last of a round
+    evaluations = list(
+        {r["round"]: r for r in records if r["kind"] == "evaluation"}.values()
+    )  # the last one of each round
     summary = run.summary if run.is_complete else {}
     missing: list[str] = []
     return {
@@ -59,7 +61,7 @@ def gather(run: RunDirectory) -> dict[str, Any]:
         "confusion": _confusion(run, len(manifest["clients"]), len(manifest["data"]["classes"]), missing),
         "joined_later": _joined_later(run),
         "config": config.to_dict(),
-        "manifest": {key: value for key, value in manifest.items() if key != "config"},  # it is shown already
+        "manifest": {key: value for key, value in manifest.items() if key != "config"},  # shown separately
         "missing": missing,
         "notes": _notes(config, summary),
         "controls": _controls(summary),
@@ -69,17 +71,17 @@ def gather(run: RunDirectory) -> dict[str, Any]:
 
 
 def _backbone(name: str) -> str:
-    """The name of a backbone; of a file, its own without folders."""
+    """Return the name of a backbone, without folders if it is a file."""
     return Path(name).name if Path(name).suffix else name
 
 
 def _notes(config: Config, summary: dict[str, Any]) -> list[str]:
-    """Facts that are no cause for alarm: who is absent, which views there are not, secure sums, privacy."""
+    """Return notes on excluded clients, missing views, secure sums and privacy."""
     away = config.federation.without
-    notes = [f"{listed(away)} {'has' if len(away) == 1 else 'have'} no part in this run."] if away else []
+    notes = [f"{listed(away)} {'is' if len(away) == 1 else 'are'} excluded from this run."] if away else []
     notes += [f"There is no {view['view']} view: {view['why']}." for view in summary.get("missing_views", ())]
     if secure := summary.get("secure"):
-        notes.append(f"The server saw sums of updates and no site's own: {counted(secure['sums'], 'secure sum')}.")
+        notes.append(f"The server saw only sums of updates: {counted(secure['sums'], 'secure sum')}.")
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         notes.append(f"The privacy budget ended the run after round {summary['rounds']}.")
     if "epsilon" in privacy:
@@ -91,18 +93,14 @@ def _notes(config: Config, summary: dict[str, Any]) -> list[str]:
 
 
 def _untrusted(summary: dict[str, Any]) -> list[str]:
-    """Sites whose counts or updates did not count, or not in full."""
+    """Return warnings on sites whose image counts or updates were rejected or reduced."""
     notices = [
-        f"Site {name} announced {n:,} training images and counts with {summary['weights'][name]:,}."
+        f"Site {name} reported {n:,} training images; its weight was limited to {summary['weights'][name]:,}."
         for name, n in summary.get("capped", {}).items()
     ]
-    for what, said in (
-        ("refused", "was refused"),
-        ("shortened", "went much further than the others and was shortened"),
-    ):
-        for name, n in summary.get(what, {}).items():
-            said_of = said if n == 1 else said.replace("was ", "were ")
-            notices.append(f"{n} update{'s' * (n > 1)} of site {name} {said_of}.")
+    for key, what in (("refused", "rejected"), ("shortened", "clipped: much larger than those of other sites")):
+        for name, n in summary.get(key, {}).items():
+            notices.append(f"{counted(n, 'update')} of site {name} {'was' if n == 1 else 'were'} {what}.")
     return notices
 
 
@@ -112,7 +110,7 @@ def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
 
 
 def _checks(config: Config, summary: dict[str, Any]) -> dict[str, list[str]]:
-    """How a run alone compares with its controls: what may be wrong, and what is not significant."""
+    """Compare a single run with its controls: warnings, and differences that are not significant."""
     checks = check_run(summary) if summary else []
     shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
     return {
@@ -122,14 +120,14 @@ def _checks(config: Config, summary: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def share(value: float | None) -> int | None:
-    """A share in millionths; None for none and for nan."""
+    """Return a share in millionths; None for None and nan."""
     return None if value is None or not np.isfinite(value) else round(1e6 * value)
 
 
 def _clients(
     run: RunDirectory, evaluations: Sequence[dict[str, Any]], summary: dict[str, Any], missing: list[str]
 ) -> dict[str, list[Any]]:
-    """Columns, one entry per client; the numbers are those of its last evaluation."""
+    """Return columns with one entry per client; numbers are those of its last evaluation."""
     names, domains = run.manifest["clients"], run.manifest["domains"]
     columns: dict[str, list[Any]] = {"name": names, "domain": domains, "joined": [False] * len(names)}
     columns["train"], columns["test"] = _n_images(run, evaluations, missing)
@@ -147,7 +145,7 @@ def _clients(
 def _n_images(
     run: RunDirectory, evaluations: Sequence[dict[str, Any]], missing: list[str]
 ) -> tuple[list[int | None], list[int | None]]:
-    """How many training and test images each client has; real sites report it."""
+    """Return the numbers of training and test images of each client; real sites report them."""
     names = run.manifest["clients"]
     if run.is_deployed:
         train, test = run.manifest["deployment"]["train_images"], _last(evaluations, "n")
@@ -165,7 +163,7 @@ def _n_images(
 
 
 def _last(evaluations: Sequence[dict[str, Any]], what: str) -> dict[int, Any]:
-    """By client, the value `what` of its last evaluation that has it."""
+    """Return the value `what` by client, from its last evaluation that has it."""
     return {
         client: value
         for record in evaluations
@@ -179,7 +177,7 @@ def _number(metric: Metric, value: float | None) -> float | None:
 
 
 def _short(value: float | None) -> float | None:
-    """Four digits are more than a page shows."""
+    """Round to four digits, more than the page shows."""
     return None if value is None or not np.isfinite(value) else float(f"{value:.4g}")
 
 
@@ -192,7 +190,7 @@ def _totals(evaluations: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _curve(evaluations: Sequence[dict[str, Any]], n_clients: int) -> dict[str, Any]:
-    """Accuracy over rounds: of all, and a row for each of `shown` clients, evenly chosen where they are too many."""
+    """Return accuracy over rounds: of all, and of `shown` clients, evenly spread if there are too many."""
     matrix = np.full((n_clients, len(evaluations)), np.nan)
     for i, record in enumerate(evaluations):
         matrix[record["clients"], i] = record["client_accuracy"]
@@ -226,7 +224,7 @@ def _sum(records: Sequence[dict[str, Any]], key: str) -> float:
 
 
 def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[str]) -> list[list[int]]:
-    """For each client its label, predicted class and number of images, triple after triple; [] without predictions."""
+    """Return flat triples of label, predicted class and count for each client; [] without predictions."""
     if not run.is_complete or (run.is_deployed and not run.has_predictions):
         return []  # not all sites share their predictions
     try:
@@ -250,7 +248,7 @@ def _result(path: Path) -> Any:
 
 
 def _joined_later(run: RunDirectory) -> list[dict[str, Any]]:
-    """Clients that came after the run with `fedotp join`."""
+    """Return clients that joined after the run with `fedotp join`."""
     results = [_result(path) for path in sorted(run.path.glob("joined/*/result.json"))]
     return [
         {

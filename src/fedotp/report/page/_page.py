@@ -1,4 +1,4 @@
-"""The page: assets, data and plotting library in one file that opens from disk and connects to nothing."""
+"""The report page: assets, data and plotting library in one file without network access."""
 
 import base64
 import hashlib
@@ -31,18 +31,18 @@ _MARKED_WITHIN = 1000  # characters
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 Analysed = dict[str, Any] | str | None
-"""An analysis as `Analysis.as_dict` gives it; or a text that says why there is none; or None: none was asked for."""
+"""The result of `Analysis.as_dict`; a text that explains why there is none; or None if none was requested."""
 
 
 def make_page(
     runs: Sequence[RunDirectory], analyses: Sequence[Analysed] | None = None, *, against: str | None = None
 ) -> str:
-    """One HTML page about `runs`, complete or not. Nothing but their directories is read.
+    """Make an HTML page about `runs`, complete or not, from their directories.
 
     Args:
         runs: at least one.
-        analyses: for each run what the page says of its prompts and plans.
-        against: what the others are compared with, as the table calls it; FedOTP if None, or the first run's method.
+        analyses: for each run the analysis of its prompts and plans.
+        against: the baseline, as named in the table; default: FedOTP, else the first run's method.
     """
     analyses = analyses or [None] * len(runs)
     named = name_runs(runs)
@@ -74,7 +74,7 @@ def write_page(
     *,
     against: str | None = None,
 ) -> Path:
-    """Write the page of `make_page` to `path`. A file there that is not such a page is not overwritten."""
+    """Write the page of `make_page` to `path`, which must not be another kind of file."""
     path = Path(path)
     if path.is_dir() or (path.exists() and not is_page(path)):
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
@@ -83,7 +83,7 @@ def write_page(
 
 
 def is_page(path: Path) -> bool:
-    """Whether the file was written by `write_page`."""
+    """True if the file was written by `write_page`."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return _MARK in file.read(_MARKED_WITHIN)
@@ -106,11 +106,11 @@ def _fill(title: str, data: dict[str, Any]) -> str:
         "script": script,
     }
     template = (assets / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)  # once: data are not searched again
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)  # once: data are not replaced again
 
 
 def _policy(*scripts: str) -> str:
-    """A Content-Security-Policy: these scripts and no others run, images are in the page, nothing connects."""
+    """Return a Content-Security-Policy that permits only these scripts, embedded images and no connections."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -120,12 +120,12 @@ def _policy(*scripts: str) -> str:
 
 
 def _json(data: object) -> str:
-    """JSON that HTML cannot mistake for markup, in ASCII."""
+    """Return ASCII JSON that is safe inside HTML."""
     return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def _finite(value: Any) -> Any:
-    """The same with None for nan and infinity, which JSON does not have."""
+    """Replace nan and infinity, which JSON does not support, with None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

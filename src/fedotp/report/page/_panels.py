@@ -1,4 +1,4 @@
-"""What the page says of some runs only: their views, and their privacy from above and below."""
+"""Optional parts of the page: views, and upper and lower bounds of privacy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from fedotp.runs.directory import RunDirectory, summary_of_views
 _WHAT = {
     "personal": "each client’s own test images",
     "global": "the whole test set",
-    "base": "all test images of the classes trained on, shown to every client",
-    "novel": "test images of classes no client trained on, among their names",
-    "neighbours": "test images of classes that a client has no training image of",
-    "before joining": "clients that never trained, on their own test images",
-    "after joining": "clients that never trained, when they have fitted what is theirs",
+    "base": "all test images of the base classes, for every client",
+    "novel": "test images of novel classes, with their names only",
+    "neighbours": "test images of classes without training images of the client",
+    "before joining": "own test images of held-out clients, before joining",
+    "after joining": "own test images of held-out clients, after fitting private parameters",
 }
 _MEANS = {
     "hm": "harmonic mean of base and novel",
@@ -25,7 +25,7 @@ _MEANS = {
 
 
 def gather_views(run: RunDirectory) -> list[dict[str, Any]]:
-    """A row for each view and model with its curve over rounds, and for the means of some; [] where there are none."""
+    """Return a row for each view and model with its curve over rounds, and rows for their means; [] without views."""
     tests, views = list(run.metrics("evaluation")), list(run.metrics("view"))
     found = summary_of_views(tests, views, run.manifest["clients"])
     if "views" not in found:
@@ -61,7 +61,7 @@ def _curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
-    """The findings of `fedotp audit`, also with --probe, beside the account; None if there are none."""
+    """Return the findings of `fedotp audit`, also with --probe; None if there are none."""
     try:
         with run.reading():
             audit, probe = run.finding("audit"), run.finding("probe")
@@ -108,7 +108,7 @@ def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _allowed(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The most that the account allows any attack."""
+    """Return the accountant's limits of any attack."""
     rates = {str(share): _number(rate) for share, rate in found["tpr"].items()}
     return {"epsilon": _number(found["epsilon"]), "auc": _number(found["auc"]), "tpr": rates}
 
@@ -127,7 +127,7 @@ def _estimate(found: Mapping[str, Any]) -> list[float]:
 
 
 def _number(value: Any) -> float:
-    """A number that a page can show."""
+    """Convert to a finite number."""
     if not math.isfinite(number := float(value)):
-        raise ValueError(f"{value!r} is no number to show")
+        raise ValueError(f"{value!r}: must be a finite number")
     return number

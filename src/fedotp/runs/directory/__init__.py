@@ -1,4 +1,4 @@
-"""The directory of a run: its files, what they say, and whether they are intact; none of it imports torch."""
+"""The directory of a run: its files, their contents and integrity; nothing here imports torch."""
 
 from fedotp.runs.directory._directory import RunDirectory as RunDirectory
 from fedotp.runs.directory._directory import find_runs as find_runs

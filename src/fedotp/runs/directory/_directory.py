@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # they import torch, which commands that only show runs do no
     from fedotp.federation.testing import Predictions
     from fedotp.methods import Method
 
-_MOST_BYTES = 1 << 30  # of the metrics and predictions of a run
+_MOST_BYTES = 1 << 30  # size limit of the metrics and predictions of a run
 _METRICS = "metrics"  # in summary.json: length and digest of metrics.jsonl
 _FORMATS = {"forgotten": "fedotp-forgotten-1"}  # versions of findings
 _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.device")
-"""Settings that say where things are; that they are the same things is checked by their digests."""
+"""Settings of paths and devices, which can change: digests check the contents."""
 
 
 class RunDirectory:
@@ -47,17 +47,14 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: "str | Path | RunDirectory") -> "RunDirectory":
-        """An existing run, which may be open already; anything else is refused."""
+        """Open an existing run; do nothing if it is open already."""
         run = path if isinstance(path, RunDirectory) else cls(path)
         if not run._file("config.toml").is_file():
-            raise FedotpError(f"{run.path} is not a run: it has no config.toml; `fedotp runs list` lists the runs")
+            raise FedotpError(f"{run.path} is not a run: it has no config.toml; list runs with `fedotp runs list`")
         return run
 
     def create(self, config: "Config", manifest: dict[str, Any], partition: Partition | None) -> None:
-        """Write what is known before the first round. A directory that holds anything is refused.
-
-        A federation of real sites has no partition: which images a site has is not known here.
-        """
+        """Write the files of a new run to an empty directory. A federation of real sites has no partition."""
         self.require_new()
         config = config.resolved
         self.save_manifest({**manifest, "config": config.to_dict()})
@@ -66,25 +63,22 @@ class RunDirectory:
         write_atomically(self._file("config.toml"), config.to_toml())  # last: with it, the directory is a run
 
     def require_new(self) -> None:
-        """Refuse a directory that holds anything, so that nothing is overwritten.
-
-        What a run that was killed before it began has left there (`create`) does not count.
-        """
+        """Raise an error unless the directory is empty, but for files of a run killed in `create`."""
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         names = {name for name in names if not (name.startswith(".") and name.endswith(".tmp"))}
         never_begun = "manifest.json" in names and names <= {"manifest.json", "partition.json"}
         if (self.path.exists() and not self.path.is_dir()) or (names and not never_begun):
             is_run = self._file("config.toml").is_file() and self._file("manifest.json").is_file()
-            go_on = f"resume it with `{self.resume_command}`, or " if is_run else ""
-            raise FedotpError(f"{self.path} exists already; {go_on}choose another --out")
+            how = f"resume it with `{self.resume_command}`, or " if is_run else ""
+            raise FedotpError(f"{self.path} already exists; {how}choose another --out")
 
     def save_manifest(self, manifest: dict[str, Any]) -> None:
-        """Write what the run was made with."""
+        """Write the manifest."""
         write_atomically(self._file("manifest.json"), with_checksum(manifest))
 
     @cached_property
     def config(self) -> "Config":
-        """The resolved configuration, the one the run began with; only where things are may have been edited."""
+        """The resolved configuration; only paths and devices can have been edited since the run started."""
         from fedotp.config import Config, difference
 
         path = self._file("config.toml")
@@ -93,64 +87,61 @@ class RunDirectory:
         began = Config.from_dict(self.manifest.get("config", {}), str(self._file("manifest.json")))
         edited = {key: values for key, values in difference(began, config).items() if key not in _PLACES}
         for key, (before, now) in edited.items():
-            raise FedotpError(
-                f"{path} was edited: {key} is {now} now, and the run began with {before}; "
-                "put it back, or begin a new run"
-            )
+            raise FedotpError(f"{path} was edited: {key} was {before} and is now {now}; restore it or start a new run")
         return config
 
     @property
     def fixed_settings(self) -> dict[str, Any]:
-        """All settings that may not be edited, by their keys: those that do not say where things are."""
+        """All settings that must not be edited: all but paths and devices, by their keys."""
         from fedotp.config import flatten
 
         return {key: value for key, value in flatten(self.config).items() if key not in _PLACES}
 
     @property
     def title(self) -> str:
-        """What was run, as `Config.title` says it; without torch."""
+        """The title of its configuration, read without torch."""
         return str(self.manifest["method"]["title"])
 
     def require_method(self) -> None:
-        """Refuse a run whose method is not here, with the option that brings it."""
+        """Raise an error if the run's method is unknown, with the option that imports it."""
         if self._file("manifest.json").is_file():
             require_method(self.manifest, self.path)
 
     def require_same_code(self, method: "Method") -> None:
-        """Refuse to continue a run whose method was edited after it began: its rounds would be of two methods."""
+        """Raise an error if the run's method was edited after the run started."""
         require_same_code(self.manifest, method, self.path)
 
     def require_same(self, what: str, name: str, digest: str, key: str = "digest") -> None:
-        """Refuse to continue with another backbone or other data than the run began with."""
+        """Raise an error unless the run started with this backbone or data set."""
         with self.reading():
             recorded = self.manifest[what]
             if recorded[key] != digest:
                 raise FedotpError(
-                    f"{self.path}: the run began with {what} {recorded['name']} {recorded[key][:12]}, "
-                    f"but now it is {name} {digest[:12]}; give the one it began with"
+                    f"{self.path}: {what} changed since the run started: expected {recorded['name']} "
+                    f"{recorded[key][:12]}, got {name} {digest[:12]}"
                 )
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Report what the files lack, or hold in other shapes than fedotp writes, as damage: it is not a bug."""
+        """Report missing or malformed contents of files as corruption."""
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise FedotpError(f"{self.path} is damaged: {type(error).__name__} {one_line(error)}") from error
+            raise FedotpError(f"{self.path} is corrupt: {type(error).__name__} {one_line(error)}") from error
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """What the run was made with."""
+        """Versions, digests, data and clients of the run."""
         return read_checked(self._file("manifest.json"))
 
     @cached_property
     def partition(self) -> Partition:
-        """Who has which images."""
+        """The images of each client."""
         return Partition.load(self._file("partition.json"))
 
     @property
     def is_deployed(self) -> bool:
-        """Whether the clients are real sites, whose images and private prompts are not here."""
+        """True if the clients are real sites, whose images and private prompts are elsewhere."""
         return "deployment" in self.manifest
 
     @property
@@ -161,22 +152,22 @@ class RunDirectory:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run here at all."""
+        """True if the directory contains a run."""
         return self._file("config.toml").is_file()
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run has ended."""
+        """True if the run has ended."""
         return self._file("summary.json").is_file()
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds the run just now."""
+        """True if a process has locked the run."""
         return is_held(self._lock)
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The final numbers."""
+        """The final results."""
         if not self.is_complete:
             raise FedotpError(f"{self.path} is not complete; resume it with `{self.resume_command}`")
         return {key: value for key, value in self._summary.items() if key != _METRICS}
@@ -188,15 +179,15 @@ class RunDirectory:
 
     @property
     def kept(self) -> Path:
-        """The file of what clients keep."""
+        """The file of the clients' private parameters."""
         return self._file("state/private.bin")
 
     def metrics(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """The lines of metrics.jsonl, of one `kind` ("round", "evaluation") or all.
+        """Yield the records of metrics.jsonl, of one `kind` ("round", "evaluation") or all.
 
-        A last line cut short by a kill is left out.
+        An incomplete last line, left by a killed process, is discarded.
         """
-        n_bytes, digest = self._metrics_checksum()  # before the lines: those that come meanwhile are behind it
+        n_bytes, digest = self._metrics_checksum()  # first: it stays valid if lines are appended meanwhile
         content = self._metrics_bytes()
         lines = content.split(b"\n")[:-1]
         records = [_record(line, self._metrics_file, number) for number, line in enumerate(lines, 1)]
@@ -204,7 +195,7 @@ class RunDirectory:
         yield from (record for record in records if kind is None or record["kind"] == kind)
 
     def append_metrics(self, record: dict[str, Any]) -> tuple[int, str]:
-        """Add a line, forced to disk; return the length of the file and its digest."""
+        """Append a line and sync it to disk; return the length of the file and its digest."""
         line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
         written = self._running_digest()
         try:
@@ -218,7 +209,7 @@ class RunDirectory:
         return written.n_bytes, written.digest
 
     def cut_metrics(self, n_bytes: int, digest: str) -> None:
-        """Forget lines written after the last checkpoint, which knows of `n_bytes` and their `digest`."""
+        """Discard lines written after the last checkpoint, which recorded `n_bytes` and their `digest`."""
         content = self._metrics_bytes()
         self._require_intact(content, n_bytes, digest)
         if len(content) > n_bytes:
@@ -230,7 +221,7 @@ class RunDirectory:
         self._written = RunningDigest(content[:n_bytes])
 
     def save_predictions(self, predictions: "Predictions") -> None:
-        """Write the last evaluation, image by image."""
+        """Write the last evaluation of each image."""
         path = self._file("predictions.npz")
         temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
         try:
@@ -248,51 +239,51 @@ class RunDirectory:
             raise cannot_write(path, error) from error
 
     def predictions(self) -> "Predictions":
-        """The last evaluation, image by image."""
+        """Read the last evaluation of each image."""
         from fedotp.federation.testing import Predictions
 
         path = self._file("predictions.npz")
         try:
-            with np.load(_unfolding(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
+            with np.load(_checked_archive(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
                 client, row, label, predicted = (
                     file[name].astype(np.int64) for name in ("client", "row", "label", "predicted")
                 )
                 return Predictions(client, row, label, predicted, file["loss"].astype(np.float64))
-        except Exception as error:  # whatever NumPy and zip make of damage
+        except Exception as error:  # NumPy and zip raise many types
             raise FedotpError(f"cannot read {path}: {one_line(error)}") from error
 
     @property
     def has_predictions(self) -> bool:
-        """Whether the last evaluation is there image by image: not all sites report that."""
+        """True if the last evaluation of each image exists: not all sites report it."""
         return self._file("predictions.npz").exists()
 
     def save_summary(self, summary: dict[str, Any]) -> None:
-        """Write the final numbers: the run is complete."""
+        """Write the final results, which completes the run."""
         written = self._running_digest()
         metrics = {"bytes": written.n_bytes, "sha256": written.digest}
         write_atomically(self._file("summary.json"), with_checksum({**summary, _METRICS: metrics}))
 
     def save_finding(self, name: str, finding: dict[str, Any]) -> Path:
-        """Write what was found out about the run afterwards, such as its "audit" or its "probe"; return the file."""
+        """Write a later finding about the run, such as "audit" or "probe"; return the file."""
         path = self._file(f"{name}.json")
         version = {"format": _FORMATS[name]} if name in _FORMATS else {}
         write_atomically(path, with_checksum({**version, **finding}))
         return path
 
     def finding(self, name: str) -> dict[str, Any] | None:
-        """What was found out about the run afterwards; None if it was not asked for."""
+        """Read a later finding about the run; None if there is none."""
         path = self._file(f"{name}.json")
         if not path.is_file():
             return None
         content = read_checked(path)
         if name in _FORMATS and content.get("format") != _FORMATS[name]:
-            raise FedotpError(f"{path} is not of this version: it should say format {_FORMATS[name]!r}")
+            raise FedotpError(f"{path} has an unsupported version: format must be {_FORMATS[name]!r}")
         return content
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process: two must not write to it."""
-        busy = f"{self.path} is being run by another process; wait for it to end"
+        """Lock the run, so that no other process writes to it."""
+        busy = f"{self.path} is locked by another process; wait for it to end"
         with held(self._lock, busy):
             yield
 
@@ -322,11 +313,11 @@ class RunDirectory:
 
     @property
     def _summary(self) -> dict[str, Any]:
-        """The summary with what it knows of metrics.jsonl."""
+        """The summary with the checksum of metrics.jsonl."""
         return read_checked(self._file("summary.json"))
 
     def _metrics_checksum(self) -> tuple[int, str]:
-        """Length and digest of metrics.jsonl when they were last recorded; no digest if they never were."""
+        """Return the last recorded length and digest of metrics.jsonl; 0 and "" if there are none."""
         if self.is_complete:
             recorded = self._summary[_METRICS]
             return recorded["bytes"], recorded["sha256"]
@@ -336,11 +327,11 @@ class RunDirectory:
         return 0, ""
 
     def _require_intact(self, content: bytes, n_bytes: int, digest: str) -> None:
-        """Refuse metrics that do not begin with the `n_bytes` that were recorded; of a complete run, that go on."""
+        """Raise an error unless metrics begin with the recorded `n_bytes`; if complete, they must end there, too."""
         if len(content) < n_bytes:
             raise FedotpError(
-                f"{self._metrics_file} has {len(content)} bytes where {n_bytes} were written: lines are missing; "
-                "restore it from a copy, or run again from the start"
+                f"{self._metrics_file} is truncated: expected at least {n_bytes} bytes, got {len(content)}; "
+                "restore it from a backup, or start a new run"
             )
         if self.is_complete:
             n_bytes = len(content)
@@ -352,24 +343,24 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         record = parse_json(line.decode())
         if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-            raise ValueError("it should be a JSON object with a kind")
+            raise ValueError("must be a JSON object with a kind")
     except ValueError as error:
-        raise FedotpError(f"{path}, line {number} is damaged: {error}") from error
+        raise FedotpError(f"{path}, line {number} is corrupt: {error}") from error
     return record
 
 
-def _unfolding(content: bytes) -> io.BytesIO:
-    """An archive whose members do not unfold to more than files of a run may have."""
+def _checked_archive(content: bytes) -> io.BytesIO:
+    """Open an archive after checking its decompressed size."""
     file = io.BytesIO(content)
     with zipfile.ZipFile(file) as archive:
         if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-            raise ValueError("it unfolds to more than a run may have")
+            raise ValueError("its decompressed size exceeds the limit of 1 GiB")
     file.seek(0)
     return file
 
 
 def free_name(config: "Config", parent: Path) -> Path:
-    """A directory in `parent` that does not exist yet, named after what is run."""
+    """Return a new directory in `parent`, named after data, method, partition and seed."""
     data = Path(config.data.dataset).name.replace(":", "-")
     stem = f"{data}-{config.method.name}-{config.partition.scheme}-seed{config.seed}"
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 10_000))
@@ -377,6 +368,6 @@ def free_name(config: "Config", parent: Path) -> Path:
 
 
 def find_runs(parent: Path) -> list[RunDirectory]:
-    """All runs in `parent` and below, by path; `parent` itself may be one."""
+    """Find all runs in `parent`, including itself, and below, by path."""
     files = sorted(parent.rglob("config.toml"))
     return [RunDirectory(file.parent) for file in files if file.with_name("manifest.json").is_file()]

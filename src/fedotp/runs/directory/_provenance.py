@@ -1,4 +1,4 @@
-"""The origin of code outside fedotp that a run was made with. Nothing is imported because a run names it."""
+"""The origin of external code used in a run. Code named by a run is never imported automatically."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,29 +12,29 @@ if TYPE_CHECKING:  # they import torch, which commands that only show runs do no
 
 
 def require_method(manifest: Mapping[str, Any], path: Path) -> None:
-    """Refuse the run at `path` if its method or its partition scheme is not here, with the option that brings it."""
+    """Raise an error, with the option to give, if the method or partition scheme of the run at `path` is unknown."""
     from fedotp.data.partition import SCHEMES, find_scheme
     from fedotp.methods import find_method
 
     config = manifest.get("config", {})
     name, scheme = config.get("method", {}).get("name"), config.get("partition", {}).get("scheme")
     if isinstance(name, str) and find_method(name) is None:
-        raise FedotpError(f"{path}: the method {name} is not here; {_remedy(_origin(manifest))}")
+        raise FedotpError(f"{path}: unknown method {name}; {_remedy(_origin(manifest))}")
     if isinstance(scheme, str) and scheme not in SCHEMES and find_scheme(scheme) is None:
         origins = manifest.get("origins")
         remedy = _remedy(_texts(origins.get("partition") if isinstance(origins, dict) else None))
-        raise FedotpError(f"{path}: the partition scheme {scheme} is not here; {remedy}")
+        raise FedotpError(f"{path}: unknown partition scheme {scheme}; {remedy}")
 
 
 def require_same_code(manifest: Mapping[str, Any], method: "Method", path: Path) -> None:
-    """Refuse to go on with a run whose method has been edited since: its rounds would be of two methods."""
+    """Raise an error if a run's method was edited after the run started."""
     from fedotp.methods import origin_of
 
     before, now = _origin(manifest), origin_of(type(method))
     if "sha256" in before and "sha256" in now and before["sha256"] != now["sha256"]:
         raise FedotpError(
-            f"{path}: its method {method.name} was edited: {now['file']} has SHA-256 {now['sha256'][:12]} now, and the "
-            f"run began with {before['sha256'][:12]}; put it back, or begin a new run"
+            f"{path}: its method {method.name} was edited: expected SHA-256 {before['sha256'][:12]} of {now['file']}, "
+            f"got {now['sha256'][:12]}; restore the file or start a new run"
         )
 
 
@@ -49,9 +49,7 @@ def _texts(origin: object) -> dict[str, str]:
 
 def _remedy(origin: Mapping[str, str]) -> str:
     if "package" in origin:
-        return f"install {origin['package']}, which it came with"
+        return f"install {origin['package']}, which defines it"
     if "." in (module := origin.get("module", "")):
-        return f"give --import {shlex.quote(module)}, the module it came from"
-    if file := origin.get("file"):
-        return f"give --import {shlex.quote(file)}, the file it came from"
-    return "give --import FILE.py, the file that declares it"
+        return f"give --import {shlex.quote(module)}, which defines it"
+    return f"give --import {shlex.quote(origin.get('file', 'FILE.py'))}, which defines it"

@@ -1,7 +1,7 @@
 """The results of a run, read without torch: its rounds as a table, and its views.
 
-Views are summed up after the last round, after the best, and over the last five rounds. Never one of them alone: the
-best is chosen on the data it is reported on, the last is of one round.
+Views are summarised after the last round, after the best, and over the last five rounds, always all three: the best is
+chosen on the data on which it is reported, and the last is a single round.
 """
 
 import csv
@@ -14,7 +14,7 @@ from typing import Any
 from fedotp.federation import METRICS
 from fedotp.runs.directory._directory import RunDirectory
 
-_BOTH = {"round": "train", "evaluation": "test"}  # what begins the names of numbers that both kinds of line have
+_BOTH = {"round": "train", "evaluation": "test"}  # prefix of numbers that both kinds of line have
 _IN_BOTH = ("loss", "seconds")
 _LAST = 5  # rounds; the mean of the evaluations in them is reported
 
@@ -22,10 +22,10 @@ Series = dict[int, float]  # by round, in ascending order
 
 
 def rounds_of(run: RunDirectory) -> list[dict[str, Any]]:
-    """A row for each round, by round: `round`, then every single number that metrics.jsonl has of it.
+    """Return a row for each round: `round`, then all scalars of metrics.jsonl, if known.
 
-    Round 0 is the evaluation before training. Loss and seconds are `train_loss`, `test_loss` and so on; accuracies in
-    other views are named after the view and the model. A number that is not known of a round is left out.
+    Round 0 is the evaluation before training. Loss and seconds are named `train_loss`, `test_loss` and so on;
+    accuracies in other views are named after the view and the model.
     """
     rows: dict[int, dict[str, Any]] = {}
     for record in run.metrics():
@@ -40,7 +40,7 @@ def rounds_of(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def as_csv(rows: list[dict[str, Any]]) -> str:
-    """The rows as CSV with titles; what is not known is empty."""
+    """Return the rows as CSV with titles; unknown values are empty."""
     titles = list(dict.fromkeys(key for row in rows for key in row)) or ["round"]
     text = io.StringIO()
     writer = csv.DictWriter(text, titles, restval="", lineterminator="\n")
@@ -52,10 +52,10 @@ def as_csv(rows: list[dict[str, Any]]) -> str:
 def summary_of_views(
     evaluations: Iterable[Mapping[str, Any]], views: Iterable[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Any]:
-    """The parts of a summary that follow from the evaluations and views in metrics.jsonl; `names` are the clients'.
+    """Compute the parts of a summary that follow from metrics.jsonl; `names` are those of the clients.
 
-    `last_five` is of the clients' own tests; `views` has an entry for each view and model; `base_to_novel` is there
-    where a model was seen on base and novel classes.
+    `last_five` is for the clients' own tests; `views` has an entry for each view and model; `base_to_novel` exists if a
+    model was evaluated on base and novel classes.
     """
     tests: list[Mapping[str, Any]] = [{**record, **_own(record)} for record in evaluations]
     own = {record["round"]: record["accuracy"] for record in tests}
@@ -83,16 +83,16 @@ def summary_of_views(
 
 
 def _own(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the clients' own tests are a view of; an image that several clients have is counted with each."""
+    """Describe the clients' own tests as a view; an image of several clients counts for each."""
     classes, images = len(record["class_accuracy"]), sum(record["n"])
     return {"view": "personal", "model": "personal", "classes": classes, "images": images}
 
 
 def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[str, float]]:
-    """The summaries of the literature, each of the rounds in which all three were seen.
+    """Compute the summaries of the literature, over the rounds that have all three.
 
-    hm: harmonic mean of base and novel; hm3: of all three; cm: mean of local and hm. Accuracies are means over clients
-    before they are combined, and combined before they are averaged over rounds.
+    hm: harmonic mean of base and novel; hm3: of all three; cm: mean of local and hm. Accuracies are averaged over
+    clients, then combined, then averaged over rounds.
     """
     rounds = [round_ for round_ in base if round_ in local and round_ in novel]
     each = {"local": local, "base": base, "novel": novel}
@@ -104,12 +104,12 @@ def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[
 
 
 def harmonic_mean(values: Sequence[float]) -> float:
-    """The harmonic mean of shares; 0 where one of them is."""
+    """Return the harmonic mean of shares; 0 if one of them is 0."""
     return len(values) / sum(1 / value for value in values) if all(values) else 0.0
 
 
 def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """A view: what it is of, its numbers after the last round, and those over rounds."""
+    """Return a view: its description, its numbers after the last round, and those over rounds."""
     last = records[-1]
     one_for_all = last["model"] == "global" and last["view"] in ("global", "novel")
     clients = ["all"] if one_for_all else [names[client] for client in last["clients"]]
@@ -124,7 +124,7 @@ def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
 
 
 def _over_rounds(series: Series) -> dict[str, float]:
-    """Last, best and mean over the last five rounds of a number."""
+    """Return last, best and mean over the last five rounds of a number."""
     best = max(series, key=lambda round_: series[round_])
     return {
         "last": series[max(series)],
@@ -136,7 +136,7 @@ def _over_rounds(series: Series) -> dict[str, float]:
 
 
 def _last_five(series: Series) -> dict[str, float]:
-    """The mean of the evaluations in the last five rounds; the one before the first round is in none of them."""
+    """Return the mean of the evaluations in the last five rounds, without that before the first round."""
     end = max(series)
     last = [value for round_, value in series.items() if round_ > max(0, end - _LAST) or round_ == end]
     return {"accuracy": fmean(last), "evaluations": len(last)}

@@ -1,4 +1,4 @@
-"""Clients that leave: a run without them, and its certificate."""
+"""Removal of clients from a run, and its certificate."""
 
 from fedotp.runs.leaving._forget import check_certificate as check_certificate
 from fedotp.runs.leaving._forget import forget as forget

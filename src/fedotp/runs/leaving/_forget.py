@@ -1,11 +1,11 @@
-"""Forget a client: the federation as it would have been without it, by doing all of it again.
+"""Removal of clients by replaying the federation without them.
 
-Rounds are replayed from the first one with the draws they had, which are named by seed, purpose, round and client, so
-that the result is, bit for bit, that of a run with `federation.without`. Only sums of a method in closed form are
-corrected instead (`_subtract.py`); they are equal to rounding.
+Rounds are replayed from the first with the same random draws, which depend on seed, purpose, round and client: the
+result is bit-equal to a run with `federation.without`. Only for methods in closed form, sums are corrected instead
+(`_subtract.py`), equal up to rounding.
 
-A certificate names the clients that were removed and the digests of both runs, so that anyone can check that the run
-beside it is the replay. Digests of two runs are equal if all their numbers are equal to the last bit.
+A certificate names the removed clients and the digests of both runs, so that anyone can check that the run beside it is
+the replay. Digests of two runs are equal if all their numbers are bit-equal.
 """
 
 import hashlib
@@ -35,13 +35,13 @@ def forget(
     observer: Observer | None = None,
     progress: bool | None = None,
 ) -> tuple[RunDirectory, dict[str, Any] | None]:
-    """Make the run in `path` again without `sites`, in the directory `out` (beside it, if not given).
+    """Repeat the run in `path` without `sites`, in the directory `out` (default: beside it).
 
-    Returns the new run and its certificate, which is written to `forgotten.json` in it. Call it again to resume what
-    was interrupted. A run of real sites is only prepared here, as they have the images: `fedotp server --resume`
-    replays it, and asked for again when that is complete, the certificate is made; until then there is None.
+    Returns the new run and its certificate, which is written to `forgotten.json` in it. If interrupted, call it again.
+    A run of real sites is only prepared here, since they have the images: replay it with `fedotp server --resume`, then
+    call this again for the certificate; until then, it is None.
 
-    Refused: a run that is not complete, or whose data, backbone or method are not what they were.
+    The run must be complete, and its data, backbone and method must be unchanged.
 
     Examples:
         >>> from fedotp.runs.leaving import forget                                   # doctest: +SKIP
@@ -55,7 +55,7 @@ def forget(
     after = RunDirectory(beside if out is None else out)
     if after.is_begun:
         if differing := difference(after.config, config):
-            raise FedotpError(f"{after.path} holds another run: {next(iter(differing))} differs; choose another --out")
+            raise FedotpError(f"{after.path} is another run: {next(iter(differing))} differs; choose another --out")
     else:
         after.require_new()
         _require_replayable(before, observer)
@@ -76,7 +76,7 @@ def forget(
 
 
 def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
-    """The configuration of a run without `sites`."""
+    """Return the configuration of a run without `sites`."""
     config, names = before.config, before.manifest["clients"]
     if not before.is_complete:
         raise FedotpError(f"{before.path} is not complete; resume it with `{before.resume_command}`, then forget")
@@ -84,26 +84,26 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
     there = [name for name in names if name not in away]
     for site in sites:
         if site not in there:
-            gone = "is excluded from this run already" if site in away else "is not in this run"
+            gone = "is already excluded from this run" if site in away else "is not in this run"
             meant = f"; did you mean {near}?" if site not in away and (near := nearest(site, there)) else ""
-            raise FedotpError(f"--client {site}: {gone}{meant or f'; there are {listed(there)}'}")
+            raise FedotpError(f"--client {site}: {gone}{meant or f'; its clients are {listed(there)}'}")
     if {*sites} == {*there}:
-        raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; one must be left")
+        raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; at least one must remain")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
 
 
 def _require_replayable(before: RunDirectory, observer: Observer | None) -> None:
-    """Refuse a run whose method, backbone or images are not what they were."""
+    """Raise an error unless method, backbone and images of a run are unchanged."""
     with before.reading():
         before.require_same_code(before.config.method)
-        if not before.is_deployed and obstacle(before):  # a subtraction prepares it itself
+        if not before.is_deployed and obstacle(before):  # `subtract` prepares it itself
             prepare(before.config, observer, before)
 
 
 def _prepare_deployed(before: RunDirectory, after: RunDirectory, config: Config, sites: Sequence[str]) -> None:
-    """A directory that `fedotp server --resume` begins in: the same sites, numbers and classes, and no state.
+    """Write a directory for `fedotp server --resume`: the same sites, numbers and classes, and no state.
 
-    The run has a new name, under which no site keeps anything yet: their private prompts begin anew, too.
+    The run has a new name, so that the sites start with new private prompts.
     """
     manifest = {key: value for key, value in before.manifest.items() if key != "config"}
     deployment = manifest["deployment"]
@@ -116,14 +116,14 @@ def _prepare_deployed(before: RunDirectory, after: RunDirectory, config: Config,
 
 _TIMES = "seconds"
 _BY_NUMBER = ("sampled", "answered", "clients")  # in the lines of metrics.jsonl
-_OF_ALL = (("global", "global"), ("novel", "global"))  # views of no client: the number 0 in them is not one's
+_OF_ALL = (("global", "global"), ("novel", "global"))  # views without clients: the number 0 in them is no client
 _NAME = "forgotten"  # of the certificate among the findings about a run
-_INPUTS = ("configuration", "backbone", "data", "partition")  # the digests of what a run is made of
+_INPUTS = ("configuration", "backbone", "data", "partition")  # digests of the inputs of a run
 _VERSIONS = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device", "threads")
 
 
 def digests_of(run: RunDirectory) -> dict[str, str]:
-    """SHA-256 of each part of a complete run, without times and places."""
+    """Return the SHA-256 of each part of a complete run, without times and paths."""
     with run.reading():
         found = {
             "configuration": _digest(run.fixed_settings),
@@ -148,13 +148,13 @@ def _digest(content: object) -> str:
 
 
 def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:
-    """Where anything of `sites` is in a complete run, in words; nothing if they never took part in it."""
+    """List the places in a complete run that contain data of `sites`; empty if they never participated."""
     with run.reading():
         return list(_found(run, sites))
 
 
 def rounds_of_site(run: RunDirectory, site: str) -> list[int]:
-    """The rounds in which a client's update counted, in ascending order."""
+    """Return the rounds with an update of a client, in ascending order."""
     with run.reading():
         number = run.manifest["clients"].index(site)
         return [record["round"] for record in run.metrics("round") if number in record["answered"]]
@@ -164,7 +164,7 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
     numbers = {run.manifest["clients"].index(site) for site in sites if site in run.manifest["clients"]}
     present = [site for site in sites if site not in run.config.federation.without]
     if present:
-        yield f"config.toml: {', '.join(present)} may take part"
+        yield f"config.toml: {', '.join(present)} can participate"
     for line, record in enumerate(run.metrics(), 1):
         if (record.get("view"), record.get("model")) in _OF_ALL:
             continue
@@ -184,7 +184,7 @@ def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
 
 
 def _named(summary: Mapping[str, Any]) -> Iterator[str]:
-    """The clients that a summary speaks of."""
+    """Yield the clients named in a summary."""
     for part in (summary, summary.get("joined", {})):
         yield from (client["name"] for client in part.get("clients", ()))
     yield from summary.get("privacy", {}).get("clients", ())
@@ -193,18 +193,18 @@ def _named(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence[str]) -> dict[str, Any]:
-    """Write down that the complete run `after` is `before` without `sites`; return what was written."""
+    """Write a certificate that the complete run `after` is `before` without `sites`; return it."""
     if found := traces(after, sites):
-        raise FedotpError(f"{after.path} is no run without {', '.join(sites)}: {found[0]}; begin again elsewhere")
+        raise FedotpError(f"{after.path} still contains {', '.join(sites)}: {found[0]}; choose another --out")
     digests = {"before": digests_of(before), "after": digests_of(after)}
     if digests["before"]["state"] == digests["after"]["state"]:
         raise FedotpError(
-            f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute to them, and "
-            "there is nothing to certify"
+            f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute, so there is "
+            "nothing to certify"
         )
     how = {"by": "subtraction"} if is_subtracted(after) else {"by": "replay"}
     if how["by"] == "replay" and after.config.method.in_closed_form:
-        how["no_subtraction"] = obstacle(before) or "others than remain take part, or hardly an image remains"
+        how["no_subtraction"] = obstacle(before) or "different clients participate, or too few images remain"
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
         "forgotten": list(sites),
@@ -225,28 +225,28 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
 
 
 def read_certificate(path: str | Path) -> dict[str, Any]:
-    """A certificate, given as its file or as the run's directory; one that was edited is refused."""
+    """Read a certificate from its file or the run's directory, and check its digest."""
     run = _run_of(path)
     if (content := run.finding(_NAME)) is None:
-        raise FedotpError(f"{run.path} has no certificate: there is no {_NAME}.json")
+        raise FedotpError(f"{run.path} has no certificate: {_NAME}.json is missing")
     return content
 
 
 def _run_of(path: str | Path) -> RunDirectory:
-    """The run whose directory or certificate is at `path`."""
+    """Return the run whose directory or certificate is at `path`."""
     if Path(path).is_dir():
         return RunDirectory(path)
     if Path(path).name != f"{_NAME}.json":
-        raise FedotpError(f"{path} is not a certificate: give the directory of a run, or its {_NAME}.json")
+        raise FedotpError(f"{path} is not a certificate: give the directory of a run or its {_NAME}.json")
     return RunDirectory(Path(path).parent)
 
 
 def check_certificate(path: str | Path, against: str | Path | None = None) -> tuple[dict[str, Any], list[str]]:
-    """What a certificate says, and what does not hold of it, in words: nothing, if all does.
+    """Read and check a certificate; return it with a list of problems, which is empty if it is valid.
 
-    It must name clients that were forgotten, and a state before that is not the one after. The run beside it must have
-    the digests it names, and nothing of these clients. `against` is a run made without them and without fedotp's help:
-    it must have the same digests or, where clients were subtracted, a state as close as `CLOSE`.
+    It must name forgotten clients, and the states before and after must differ. The run beside it must have the
+    certified digests and contain nothing of these clients. `against` is an independent run without them: it must have
+    the same digests or, if clients were subtracted, a state as close as `CLOSE`.
     """
     certificate = read_certificate(path)
     run = RunDirectory.open(_run_of(path).path)
@@ -254,18 +254,18 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
         named: dict[str, str] = certificate["after"]["digests"]
         sites: list[str] = certificate["forgotten"]
         if not (isinstance(sites, list) and sites and all(isinstance(site, str) for site in sites)):
-            raise FedotpError(f"{path} certifies nothing: its list of forgotten clients is empty or no list of names")
-        wrong = [f"{run.path}: its {part} is not the one certified" for part in _differing(named, digests_of(run))]
+            raise FedotpError(f"{path} is invalid: its list of forgotten clients must contain names")
+        wrong = [f"{run.path}: mismatch with the certificate: {part}" for part in _differing(named, digests_of(run))]
         if certificate["before"]["digests"]["state"] == named["state"]:
-            wrong.append(f"{run.path}: the state before and the state now are the same: nothing was removed")
-        wrong += [f"{run.path} has something of {', '.join(sites)}: {where}" for where in traces(run, sites)]
+            wrong.append(f"{run.path}: the states before and after are the same: nothing was removed")
+        wrong += [f"{run.path} contains traces of {', '.join(sites)}: {where}" for where in traces(run, sites)]
     if against is not None:
         never = RunDirectory.open(against)
         other = digests_of(never)
-        if certificate.get("by") == "subtraction":  # what else a run has follows from these parts
+        if certificate.get("by") == "subtraction":  # all other parts follow from these
             named, other = ({part: of[part] for part in _INPUTS} for of in (named, other))
             wrong += [] if is_close(run, never) else [f"{against}: its state differs by more than {CLOSE:g}"]
-        wrong += [f"{against}: its {part} is another" for part in _differing(named, other)]
+        wrong += [f"{against}: mismatch with the certificate: {part}" for part in _differing(named, other)]
     return certificate, wrong
 
 

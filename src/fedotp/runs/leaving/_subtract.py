@@ -1,13 +1,12 @@
-"""Forget clients of a method in closed form: what they added to the average is subtracted from it.
+"""Removal of clients from a method in closed form, by subtracting their contributions from the average.
 
-The server of such a method has the average M = sum_i n_i m_i / n of what clients sent, their means m_i over n_i of n
-images (Eq. 4). Without the clients A it has
+The server of such a method has the average M = sum_i n_i m_i / n of the clients' means m_i over n_i of n images
+(Eq. 4). Without the clients A it has
 
     M' = (n M - sum_{i in A} n_i m_i) / (n - sum_{i in A} n_i),
 
-for which only the images of A are read, however many clients remain. What a client keeps is of its own images and of
-what it received before the first average: it stays as it was. Other weights that clients use follow from M', and
-further rounds of the method are made again.
+which needs only the images of A. The private parameters of a client depend only on its own images and on parameters
+received before the first average, and do not change. Other weights follow from M'; later rounds are repeated.
 """
 
 import numpy as np
@@ -23,23 +22,23 @@ from fedotp.runs.one import Loop, Preparation, opened
 from fedotp.runs.watch import Observer, watched
 
 CLOSE = 1e-10
-"""How far a number of the state may be from that of a run without the clients."""
-_MARK = {"by": "subtraction"}  # in the line of a round that was made so
-_MOST = 1000  # images forgotten per image that is left: beyond, rounding of the sums would exceed `CLOSE`
+"""Tolerance for numbers of the state, compared with a run without the clients."""
+_MARK = {"by": "subtraction"}  # in the line of such a round
+_MOST = 1000  # forgotten images per remaining image: above, rounding of the sums would exceed `CLOSE`
 
 
 def obstacle(before: RunDirectory) -> str:
-    """Why clients of a run cannot be forgotten by subtraction; "" where nothing in its configuration is against it."""
+    """Return why clients of a run cannot be forgotten by subtraction; "" if its configuration permits it."""
     config = before.config
     method, privacy, server = config.method, config.privacy, config.server
     reasons = {
         f"{method.title} learns in steps": not method.in_closed_form,
-        f"the server of {method.title} makes no average of what clients send": not method.averages,
+        f"the server of {method.title} does not average updates": not method.averages,
         f"privacy.unit = {show(privacy.unit)} adds noise": privacy.unit != "none",
         f"server.rule = {show(server.rule)} is not the average": server.rule != "average",
         f"server.name = {show(server.name)} is not the average": server.name != "average",
-        f"attack.name = {show(config.attack.name)} changes what clients send": config.attack.name != "none",
-        "[authors] changes what clients send": config.authors != type(config.authors)(),
+        f"attack.name = {show(config.attack.name)} changes the updates": config.attack.name != "none",
+        "[authors] changes the updates": config.authors != type(config.authors)(),
         "real sites have the images": before.is_deployed,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -48,10 +47,9 @@ def obstacle(before: RunDirectory) -> str:
 def subtract(
     before: RunDirectory, after: RunDirectory, config: Config, observer: Observer | None, progress: bool | None
 ) -> None:
-    """Make, or complete, the run `after` of `config`, which is that of `before` without some clients.
+    """Make or complete the run `after` of `config`, which is `before` without some clients and has no `obstacle`.
 
-    There is no `obstacle`. Where others than remain of `before` take part, as held-out clients are drawn anew, or
-    hardly an image remains, the round is made again.
+    The round is repeated if other clients participate, since held-out clients are redrawn, or if too few images remain.
     """
     with watched(observer, progress) as watcher:
         preparation = Preparation(before.config, watcher)
@@ -65,10 +63,7 @@ def subtract(
 
 
 def _subtract_round(before: RunDirectory, whole: Simulator, left: Simulator, loop: Loop) -> None:
-    """Put `left` from before its round to after it, by what `before` has; leave it as it is where that would be wrong.
-
-    `whole` is the federation of `before`, before its round.
-    """
+    """Advance `left` by its round, if possible; `whole` is the federation of `before`, before its round."""
     start = own_seconds()
     rounds, seed, sizes = left.settings.federation, left.settings.seed, whole.data.train.sizes
     stay = rounds.survivors(rounds.sampled(left.members, 0, seed), 0, seed)
@@ -113,12 +108,12 @@ def _subtract_round(before: RunDirectory, whole: Simulator, left: Simulator, loo
 
 
 def is_subtracted(run: RunDirectory) -> bool:
-    """Whether the round of a run was made by subtraction."""
+    """True if the round of a run was made by subtraction."""
     return any(record.items() >= _MARK.items() for record in run.metrics("round"))
 
 
 def is_close(one: RunDirectory, other: RunDirectory) -> bool:
-    """Whether all that server and clients have learned is equal to `CLOSE`."""
+    """True if all parameters of server and clients are equal within `CLOSE`."""
     states = [Checkpoint.read(run.checkpoint) for run in (one, other)]
     (clients, rows), (others, other_rows) = (
         state.rows(run.kept) for state, run in zip(states, (one, other), strict=True)

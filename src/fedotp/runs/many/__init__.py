@@ -1,4 +1,4 @@
-"""Many runs: which ones, side by side in this process or in several."""
+"""Execution of many runs, side by side in this process or in several."""
 
 from fedotp.runs.many._many import run_many as run_many
 from fedotp.runs.many._trials import ManyObserver as ManyObserver

@@ -1,7 +1,4 @@
-"""Many runs, each in its own directory, in this process or in several.
-
-Complete runs are kept, those that were begun are resumed, the others are run: the same call again does only the rest.
-"""
+"""Execution of many runs, each in its own directory. Complete runs are skipped, incomplete ones resumed."""
 
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import closing
@@ -18,11 +15,11 @@ from fedotp.runs.many._workers import run_in_processes
 from fedotp.runs.one import Preparation
 from fedotp.runs.watch import Observer
 
-_SHOWN = 3  # differing keys named in a refusal
+_SHOWN = 3  # differing keys named in an error message
 
 
 class _Encoding(Observer):
-    """Passes on the progress of encoding."""
+    """Forwarder of the progress of encoding."""
 
     def __init__(self, observer: ManyObserver) -> None:
         self.observer = observer
@@ -47,16 +44,15 @@ def _in_turn(
 def run_many(
     trials: Sequence[Trial], parent: str | Path, *, jobs: int = 1, observer: ManyObserver | None = None
 ) -> list[Outcome]:
-    """Run what is missing of `trials` below `parent`: in this process, or in `jobs` processes that share its cores
-    and GPUs.
+    """Run missing `trials` below `parent`, in this process or in `jobs` processes that share its cores and GPUs.
 
-    Runs that differ in no more than seed, split, learning rate and the like go side by side, as many as fit into
-    memory: their clients are trained as those of one federation. Each ends as it would alone, up to rounding.
+    Runs that differ only in seed, split, learning rate and the like are trained side by side, as many as fit into
+    memory, like the clients of one federation. Each result is that of a single run, up to rounding.
 
-    A run that fails does not stop the others. What all runs need (backbone, tokens) is prepared first; bad input there
-    is refused before anything is written, and so is a directory that holds anything else than its trial.
+    A failed run does not stop the others. Shared inputs (backbone, tokens) are prepared and directories are checked
+    before anything is written.
 
-    With `jobs=2`, a script needs the usual `if __name__ == "__main__":`, for its processes are spawned.
+    With `jobs=2`, a script needs `if __name__ == "__main__":`, since its processes are spawned.
     """
     require(jobs >= 1, "jobs", jobs, "1 or more")
     observer = observer or ManyObserver()
@@ -77,10 +73,10 @@ def run_many(
 
 
 def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> Preparation | None:
-    """Encode what is not encoded yet, in this process; return what is ready for all runs, if it is the same for all.
+    """Encode missing tokens in this process; return the preparation of all runs if it is the same for all.
 
-    Runs on the same data with the same backbone share it. Bad input that concerns all runs is refused; that of a single
-    run is left to it.
+    Runs on the same data with the same backbone share it. Errors that concern all runs are raised; those of a single
+    run are left to it.
     """
     needs = {
         (c.data, c.authors.of_data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c
@@ -104,7 +100,7 @@ def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> Preparat
 
 
 def _require_own(trial: Trial, directory: RunDirectory) -> None:
-    """Refuse a directory that holds anything but this trial, begun or complete."""
+    """Raise an error unless the directory is new or contains this trial."""
     if not (directory.path / "config.toml").is_file():
         directory.require_new()
         return
@@ -115,6 +111,6 @@ def _require_own(trial: Trial, directory: RunDirectory) -> None:
         ]
         more = f", and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
         raise FedotpError(
-            f"{directory.path} holds a run of another configuration: {'; '.join(named[:_SHOWN])}{more}; "
+            f"{directory.path} is a run of another configuration: {'; '.join(named[:_SHOWN])}{more}; "
             "choose another --out"
         )

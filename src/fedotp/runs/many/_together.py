@@ -1,4 +1,4 @@
-"""Runs side by side: those whose clients can be trained as the clients of one federation."""
+"""Runs side by side, whose clients are trained like those of one federation."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -19,11 +19,11 @@ from fedotp.runs.one import Loop, Preparation, Prepared, opened
 
 Work = tuple[Trial, Path]
 
-_MOST = 64  # runs at a time, each with a thread and a few open files
+_MOST = 64  # maximum of parallel runs, each with a thread and a few open files
 
 
 def side_by_side(work: Sequence[Work], jobs: int = 1) -> list[list[Work]]:
-    """The groups in which `work` can be done, in the order of their first runs; enough of them for `jobs` processes."""
+    """Group `work` that can go side by side, in the order of first runs, into enough groups for `jobs` processes."""
     groups: list[list[Work]] = []
     for item in work:
         alike = (group for group in groups if _alike(group[0][0].config, item[0].config))
@@ -37,7 +37,7 @@ def side_by_side(work: Sequence[Work], jobs: int = 1) -> list[list[Work]]:
 
 
 def _alike(one: Config, other: Config) -> bool:
-    """Whether two runs can go side by side. Who says how many clients are trained at once, gets just these."""
+    """True if two runs can go side by side; a given `group_size` excludes that."""
     return (
         not one.compute.group_size
         and (one.data, one.backbone, one.prompt, one.authors)
@@ -53,9 +53,9 @@ def run_group(
     on_interrupt: Callable[[], object],
     ready: Preparation | None = None,
 ) -> Generator[tuple[Trial, str]]:
-    """Run or resume trials side by side, as many at a time as fit; yield each that ends, with what went wrong.
+    """Run or resume trials side by side, as many as fit; yield each finished one with its error or "".
 
-    After Ctrl-C the current rounds are finished, and no other runs are begun. `ready` is what is prepared already.
+    After Ctrl-C, the current rounds are finished and no further runs are started. `ready` is an existing preparation.
     """
     if len(group) == 1:
         ((trial, path),) = group
@@ -83,7 +83,7 @@ class _Ready:
 
 @dataclass(frozen=True, eq=False)
 class _Open:
-    """A run that is held until `close`."""
+    """A run that is locked until `close`."""
 
     trial: Trial
     loop: Loop
@@ -92,7 +92,7 @@ class _Open:
 
 
 def _prepared(group: Sequence[Work], ready: Preparation | None) -> Iterator[tuple[Trial, Path, Prepared | Exception]]:
-    """All runs of a group, which share what they can; or why one cannot be prepared."""
+    """Prepare all runs of a group, sharing as much as possible; yield an error if a run cannot be prepared."""
     found: Sequence[Prepared | Exception]
     try:
         preparation = ready or Preparation(group[0][0].config)
@@ -105,7 +105,7 @@ def _prepared(group: Sequence[Work], ready: Preparation | None) -> Iterator[tupl
 def _at_a_time(
     waiting: deque[_Ready], interrupt: Interrupt, report: Callable[[Update], object]
 ) -> Generator[tuple[Trial, str]]:
-    """Take as many of the runs that are `waiting` as fit into memory, and run them to their ends."""
+    """Take as many `waiting` runs as fit into memory, and complete them."""
     together = Together()
     n_waiting = len(waiting)
     with ExitStack() as all_of_them:
@@ -120,7 +120,7 @@ def _at_a_time(
                 yield ready.trial, why(error)
                 continue
             runs.append(_Open(ready.trial, loop, simulator, stack.close))
-        if not runs:  # others are at all of them
+        if not runs:  # all failed to open
             return
         works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]
         with closing(together.go(works)) as ended:
@@ -133,7 +133,7 @@ def _at_a_time(
 
 
 def _share(n_runs: int, one: Simulator) -> int:
-    """How many of `n_runs` runs like `one` to take: as many as fit, and no fewer in the end; on a CPU one a core."""
+    """Return how many of `n_runs` runs to take: as many as fit, in equal batches; on a CPU at most one per core."""
     n_cores = torch.get_num_threads() if one.device.type == "cpu" else 1
     fit = max(one.group_size, min(n_cores * one.clients_per_round, one.n_fitting))
     fit = min(max(1, fit // one.clients_per_round), _MOST)

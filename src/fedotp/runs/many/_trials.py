@@ -1,4 +1,4 @@
-"""The runs of a comparison or a sweep: methods, or a grid of settings, times splits and seeds; and how one is run."""
+"""The runs of a comparison or sweep: methods or a grid of settings, times splits and seeds; execution of one run."""
 
 import hashlib
 import itertools
@@ -27,9 +27,9 @@ class Trial:
     """One run of many.
 
     Attributes:
-        name: its directory, made of what is varied, the same whenever it is asked for again.
-        labels: how it differs from the others, apart from split and seed: the first columns of a table.
-        title: what to call it in a sentence, if not by its labels.
+        name: its directory, derived deterministically from the varied settings.
+        labels: its varied settings except split and seed: the first columns of a table.
+        title: its name in sentences, if not given by its labels.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Trial:
 
     @property
     def called(self) -> str:
-        """What to call it in a sentence."""
+        """Its name in sentences."""
         (first, *others), values = self.labels, list(self.labels.values())
         if self.title or (not others and "." not in first):
             return self.title or values[0]
@@ -55,13 +55,11 @@ def by_method(
     changes: Sequence[str] = (),
     controls: bool = False,
 ) -> list[Trial]:
-    """Every method on every split of the data (`partition.seed`; the configuration's if None) with every seed.
+    """Return every method on every split (`partition.seed`; default: the configuration's) with every seed.
 
-    `changes`, as for `--set`, are made for all of them; what `bridge=authors` sets is each method's own. With
-    `controls`, also every method that learns on shuffled labels.
-
-    A method may carry options, each behind a colon: "fedotp:rule=classical:reg=0.01"; any other key is written with
-    its section: "coop:optimizer.lr=0.01".
+    `changes`, as for `--set`, apply to all of them; `bridge=authors` is resolved for each method. With `controls`, also
+    every trainable method on shuffled labels. Options of a method follow after colons:
+    "fedotp:rule=classical:reg=0.01"; other keys need their section: "coop:optimizer.lr=0.01".
     """
     trials, shuffled = [], []
     common = config.override(changes)
@@ -71,7 +69,7 @@ def by_method(
         own = [option if "." in option.partition("=")[0] else f"method.{option}" for option in options]
         changed = _override(config, changes, [f"method.name={name}", *own], f"--methods {text}")
         if (changed.data, changed.partition, changed.authors.of_data) != data:
-            raise FedotpError(f"--methods {text}: all methods are compared on the same data; use --set for all of them")
+            raise FedotpError(f"--methods {text}: all methods must have the same data; change them with --set")
         values = _values(changed, own)
         label = ", ".join([changed.method.title, *(f"{key.removeprefix('method.')}={v}" for key, v in values.items())])
         parts = [name.strip(), *(f"{key.removeprefix('method.')}={value}" for key, value in values.items())]
@@ -91,24 +89,22 @@ def by_grid(
     *,
     changes: Sequence[str] = (),
 ) -> list[Trial]:
-    """Every combination of the values of a grid, each axis written "method.mass=0.5,0.7,0.9".
+    """Return all combinations of the values of a grid; an axis is written "method.mass=0.5,0.7,0.9".
 
-    Each on every split and with every seed, and with `changes`, as by `by_method`.
+    Splits, seeds and `changes` are as for `by_method`.
     """
-    config.override(changes)  # what is wrong with them is not the grid's fault
+    config.override(changes)  # raises their errors without naming the grid
     axes: dict[str, list[str]] = {}
     for axis in grid:
         key, equals, values = axis.partition("=")
         if not equals or not key.strip() or not values.strip():
             raise FedotpError(f"--grid {axis}: must be key=value,value,..., for example method.mass=0.5,0.7,0.9")
         if key.strip() == "seed":
-            raise FedotpError(f"--grid {axis}: seeds are not an axis of the table; give them as --seeds {values}")
+            raise FedotpError(f"--grid {axis}: seeds are not an axis of the table; use --seeds {values}")
         if key.strip() == "partition.seed" and splits is not None:
-            raise FedotpError(f"--grid {axis}: splits are not an axis of the table here; leave it out, or --splits")
+            raise FedotpError(f"--grid {axis}: cannot be combined with --splits; remove one of them")
         if key.strip() in axes:
-            raise FedotpError(
-                f"--grid {axis}: {key.strip()} has been given already; put all its values into one --grid"
-            )
+            raise FedotpError(f"--grid {axis}: {key.strip()} is given twice; put all its values into one --grid")
         axes[key.strip()] = values.split(",")
     trials = []
     for point in itertools.product(*axes.values()):
@@ -128,7 +124,7 @@ def _override(config: Config, changes: Sequence[str], own: list[str], where: str
 
 
 def _values(config: Config, changes: Sequence[str]) -> dict[str, str]:
-    """The keys of `changes` with the values that `config` has for them."""
+    """Return the keys of `changes` with their values in `config`."""
     flat = flatten(config)
     keys = [change.partition("=")[0].strip() for change in changes]
     return {key: value_text(flat[key]) for key in keys}
@@ -143,7 +139,7 @@ def value_text(value: Value) -> str:
 def _repeated(
     config: Config, splits: Sequence[int] | None, seeds: Sequence[int], parts: Sequence[str], labels: dict[str, str]
 ) -> list[Trial]:
-    """On every split, with every seed. The configuration's own split is not named: a table may get others later."""
+    """Return a trial for every split and seed. Names omit the configuration's split, so that splits can be added."""
     stem, own = directory_name(parts), config.partition.seed
     trials = []
     for split in [own] if splits is None else splits:
@@ -154,7 +150,7 @@ def _repeated(
 
 
 def directory_name(parts: Sequence[str]) -> str:
-    """A name that any shell and file system takes; if that loses something, a digest keeps it distinct."""
+    """Return a portable name; if characters are lost, a digest keeps it distinct."""
     text = ",".join(parts)
     name = _UNSAFE.sub("-", text)[:_LONGEST]
     return name if name == text else f"{name}-{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:8]}"
@@ -164,14 +160,14 @@ def _require_distinct(trials: list[Trial]) -> list[Trial]:
     seen: set[str] = set()
     for trial in trials:
         if trial.name in seen:
-            raise FedotpError(f"{trial.name} is asked for twice; leave one of them out")
+            raise FedotpError(f"{trial.name} is given twice; remove one of them")
         seen.add(trial.name)
     return trials
 
 
 @dataclass(frozen=True)
 class Update:
-    """How far a run has come: after `round` of `rounds` rounds, with the last accuracy if there is one."""
+    """Progress of a run: `round` of `rounds` rounds are done, with the last accuracy if there is one."""
 
     name: str
     round: int
@@ -181,7 +177,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial: complete, failed with an `error` (one line), or neither: interrupted or not begun."""
+    """Outcome of a trial: complete, failed with an `error` (one line), or interrupted or not started."""
 
     trial: Trial
     directory: RunDirectory
@@ -189,22 +185,22 @@ class Outcome:
 
 
 class ManyObserver:
-    """Observes many runs; does nothing. Override the events of interest."""
+    """Base class for observers of many runs; override the events of interest."""
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """Images are being hashed or encoded, once for all runs."""
+        """Handle progress of hashing or encoding images, once for all runs."""
 
     def on_begin(self, n_trials: int, n_complete: int) -> None:
-        """All is prepared; so many runs were complete before."""
+        """Handle the start of all runs, `n_complete` of which are complete."""
 
     def on_update(self, update: Update) -> None:
-        """A run has begun, or made progress."""
+        """Handle the start or progress of a run."""
 
     def on_outcome(self, outcome: Outcome) -> None:
-        """A run has ended in one way or another."""
+        """Handle the end of a run."""
 
     def on_interrupt(self) -> None:
-        """The user asked to stop; the rounds in progress are finished first."""
+        """Handle Ctrl-C; the rounds in progress are finished first."""
 
 
 def run_one(
@@ -214,32 +210,32 @@ def run_one(
     on_interrupt: Callable[[], object],
     ready: Preparation | None = None,
 ) -> str:
-    """Run or resume a trial, with what is prepared already; return what went wrong, in one line, or nothing."""
+    """Run or resume a trial; return its error in one line, or ""."""
     directory = RunDirectory(path)
     try:
         config, like = begun_or_new(trial, directory)
         prepared = (ready or Preparation(config)).prepare(config, like)
         with opened(prepared, directory, Relay(trial.name, report, on_interrupt)) as (loop, _):
             loop.go()
-    except Exception as error:  # even a bug, or a library's limit: the other runs must go on
+    except Exception as error:  # even a bug must not stop the other runs
         return why(error)
     return ""
 
 
 def begun_or_new(trial: Trial, directory: RunDirectory) -> tuple[Config, RunDirectory | None]:
-    """The configuration of a trial as its run began, and the run; or as it is to begin, and None."""
+    """Return the configuration of a trial and, if it exists already, its run."""
     return (directory.config, directory) if directory.is_begun else (trial.config, None)
 
 
 def why(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """Return an error in one line."""
     if isinstance(error, FedotpError):
         return str(error)
     return shortage(error) or one_line(f"{type(error).__name__}: {error}")
 
 
 class Relay(Observer):
-    """Makes updates of what a run reports."""
+    """Observer of a run that reports updates."""
 
     def __init__(
         self, name: str, report: Callable[[Update], object], on_interrupt: Callable[[], object] = lambda: None

@@ -1,7 +1,7 @@
-"""Several processes, each with runs side by side, and a GPU of its own where there are several.
+"""Worker processes, each with runs side by side and, if there are several, its own GPU.
 
-Processes are spawned, and each takes one group of runs after the other. One that dies takes only its runs with it.
-Ctrl-C reaches this process alone, which passes it on: every run ends its round. If this process is killed, so are they.
+Processes are spawned, and each takes one group of runs after the other. If one dies, only its current runs fail. Ctrl-C
+reaches only this process, which forwards it: every run finishes its round. If this process is killed, so are they.
 """
 
 import os
@@ -24,13 +24,13 @@ from fedotp.runs.many._trials import ManyObserver, Trial, Update
 
 _HAS_SESSIONS = hasattr(os, "setsid")  # on Windows Ctrl-C reaches every process, and SIGTERM kills at once
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_CUDA_ERROR = "CUDA error:"  # as torch says it; a lack of memory, after which all is well, it calls otherwise
-_PATIENCE = 10.0  # seconds to wait for a process that was asked to end
+_CUDA_ERROR = "CUDA error:"  # torch's prefix of fatal errors; running out of memory is not one
+_PATIENCE = 10.0  # seconds to wait for a process to end
 
 
 @dataclass(frozen=True)
 class _Ended:
-    """A message: a run of a group has ended, and what went wrong."""
+    """A message that a run of a group has ended, with its error or ""."""
 
     name: str
     error: str
@@ -38,7 +38,7 @@ class _Ended:
 
 @dataclass
 class _Worker:
-    """A process, its GPU, the parent's end of its pipe, and the trials it has not ended yet, by name."""
+    """A process, its GPU, the parent's end of its pipe, and its unfinished trials, by name."""
 
     process: SpawnProcess
     gpu: str | None
@@ -46,30 +46,30 @@ class _Worker:
     trials: dict[str, Trial]
 
     def give(self, group: list[Work]) -> None:
-        """Hand over the next trials."""
+        """Send the next trials."""
         self.trials = {trial.name: trial for trial, _ in group}
         with suppress(BrokenPipeError):  # it died: its pipe ends
             self.connection.send(group)
 
     def stop(self) -> None:
-        """End the process now."""
+        """Terminate the process."""
         self.process.terminate()
         self.process.join(_PATIENCE)
         self.process.kill()
         self.connection.close()
 
     def last_words(self) -> str:
-        """Why the process is gone."""
+        """Return why the process ended."""
         self.process.join()
         code = self.process.exitcode or 0
         if code >= 0:
             return f"its process ended with status {code}"
         by = signal.Signals(-code).name
-        return f"its process was ended by {by}" + (" (was there enough memory?)" if by == "SIGKILL" else "")
+        return f"its process was killed by {by}" + (" (possibly out of memory)" if by == "SIGKILL" else "")
 
 
 def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver) -> Generator[tuple[Trial, str]]:
-    """Run all `groups` in `jobs` processes; yield each trial when it ends, with what went wrong."""
+    """Run all `groups` in `jobs` processes; yield each finished trial with its error or ""."""
     waiting = deque(groups)
     busy: list[_Worker] = []
     threads = max(1, torch.get_num_threads() // jobs)
@@ -113,9 +113,9 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
 
 
 def _gpus_to_share(groups: list[list[Work]]) -> list[str | None]:
-    """The GPUs among which processes choose, as CUDA_VISIBLE_DEVICES names them; None: all are as they are.
+    """Return the GPUs to assign to processes, as in CUDA_VISIBLE_DEVICES; [None] to leave the variable unchanged.
 
-    A run that names its GPU, such as cuda:1, counts them as they are here.
+    It stays unchanged if a run names its GPU, such as cuda:1.
     """
     devices = {trial.config.compute.device for group in groups for trial, _ in group}
     n = torch.cuda.device_count() if devices <= {"auto", "cuda"} else 0
@@ -141,7 +141,7 @@ def _start(group: list[Work], threads: int, gpu: str | None, sharing: int) -> _W
 
 @contextmanager
 def _ctrl_c_ignored() -> Iterator[None]:
-    """What is started within inherits that it ignores Ctrl-C."""
+    """Ignore Ctrl-C, also in processes started meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -153,24 +153,24 @@ def _ctrl_c_ignored() -> Iterator[None]:
 
 
 def _serve(connection: Connection, threads: int, gpu: str | None, sharing: int, parent: int) -> None:
-    """In the process: run what comes through the pipe until it is closed, or the parent is gone."""
+    """Run groups from the pipe, in the worker process, until the pipe is closed or the parent has ended."""
     if _HAS_SESSIONS:
-        os.setsid()  # Ctrl-C is for the parent, which passes it on as SIGTERM
-    die_with_parent(at_once=True)  # the round is lost, as the parent's own would be
+        os.setsid()  # the parent receives Ctrl-C and forwards it as SIGTERM
+    die_with_parent(at_once=True)  # the round in progress is lost
     if os.getppid() != parent:  # it died before `die_with_parent`
         return
     if gpu is not None:
-        os.environ[_VISIBLE] = gpu  # CUDA looks when it is first used: not before the first run
+        os.environ[_VISIBLE] = gpu  # CUDA reads it at first use, in the first run
     share_gpu(sharing)
     torch.set_num_threads(threads)
-    import_named()  # before what comes through the pipe: it may be of those classes
-    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or wants an end at once
+    import_named()  # before unpickling messages, which may contain these classes
+    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended or stops immediately
         while _served(connection):
             connection.send(None)
 
 
 def _served(connection: Connection) -> bool:
-    """Run the next group; False if this process cannot run another one: CUDA is of no use to it after an error."""
+    """Run the next group; return False after a CUDA error, since the process cannot run another one."""
     usable = True
     for trial, error in run_group(connection.recv(), connection.send, lambda: None):
         usable &= _CUDA_ERROR not in error

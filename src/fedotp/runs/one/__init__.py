@@ -1,4 +1,4 @@
-"""One run: its data and backbone, its rounds, its manifest, and its stored parameters."""
+"""One run: its data and backbone, its rounds, its manifest and its stored parameters."""
 
 from fedotp.runs.one._inputs import encode_for as encode_for
 from fedotp.runs.one._inputs import load_backbone as load_backbone

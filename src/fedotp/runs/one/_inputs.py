@@ -1,4 +1,4 @@
-"""The inputs of a run, as its configuration names them: data set, tokens, task, device, backbone."""
+"""The inputs of a run, from its configuration: data set, tokens, task, device, backbone."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,18 +17,18 @@ from fedotp.methods import Task
 
 
 def load_data(data: DataSettings) -> Dataset:
-    """The data set that a configuration names."""
+    """Load the data set of a configuration."""
     dataset = load_dataset(data.source, root=data.root_folder, groups=data.groups, test_split=data.test_split)
     return windowed(dataset, data.site_windows) if data.windows else dataset
 
 
 def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProgress | None) -> EncodedDataset:
-    """The tokens of `dataset`, made or read back as `config` says."""
+    """Encode `dataset` with the settings of `config`, or read its stored tokens."""
     return encode(
         dataset,
         clip,
         crops=config.data.crops,
-        seed=0,  # whatever the run's seed is, so that all runs share the tokens of these crops
+        seed=0,  # the same for all runs, so that they share the tokens of these crops
         root=config.data.store_folder,
         storage=config.data.storage,
         precision=None if config.data.precision == "float32" else getattr(torch, config.data.precision),
@@ -40,7 +40,7 @@ def encode_for(config: Config, dataset: Dataset, clip: CLIP, on_progress: OnProg
 
 
 def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str) -> Task:
-    """The task of telling `classes` apart, in the precision that `config` asks for, or under each other's names."""
+    """Make the task of classifying `classes`, in the precision of `config`, with shuffled names if it requires that."""
     if config.authors.shuffled_names:
         chance = draws(config.seed, "names").random(len(classes))
         classes = [classes[number] for number in np.argsort(chance, kind="stable")]
@@ -49,13 +49,13 @@ def make_task(config: Config, clip: CLIP, classes: Sequence[str], template: str)
 
 
 def template_of(config: Config, dataset: str, clip: CLIP) -> str:
-    """The caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's most usual one.
+    """Return the caption of zero-shot CLIP: the configuration's, else the data set's, else CLIP's default.
 
-    A backbone without a text tower knows one caption only.
+    A backbone without a text tower supports only one caption.
     """
     if isinstance(table := clip.config.text, ClassTable):
         if config.data.template not in ("", table.template):
-            right = f"{show(table.template)}, the caption of this backbone's class features; it has no text tower"
+            right = f"{show(table.template)}, the caption of this backbone's class features: it has no text tower"
             raise SettingError("data.template", show(config.data.template), right)
         return table.template
     info = DATASETS.get(dataset)
@@ -63,7 +63,7 @@ def template_of(config: Config, dataset: str, clip: CLIP) -> str:
 
 
 def find_device(name: str) -> torch.device:
-    """The device called `name`; "auto" is a GPU where there is one."""
+    """Return the device `name`; "auto" is a GPU if available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -75,7 +75,7 @@ def find_device(name: str) -> torch.device:
 
 
 def load_backbone(source: str, device: str | torch.device) -> CLIP:
-    """The backbone called, or stored at, `source`, on the device called `device`; many runs in one process share it."""
+    """Load a backbone by name or path on a device; runs in one process share it."""
     return _load_once(source, find_device(str(device)))
 
 

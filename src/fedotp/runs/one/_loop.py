@@ -1,4 +1,4 @@
-"""The rounds of a run, simulated or at real sites: train, evaluate, record, and end with a summary."""
+"""The rounds of a run, simulated or at real sites: training, evaluation, records, and the summary."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -16,55 +16,55 @@ from fedotp.runs.watch import Observer
 
 
 class Federation(Protocol):
-    """What a run needs of a federation: one simulated here, or one of real sites."""
+    """Interface between a run and a federation, simulated or of real sites."""
 
     @property
     def settings(self) -> Settings:
-        """How it is run."""
+        """Settings of the federation."""
 
     @property
     def round(self) -> int:
-        """Rounds done."""
+        """Number of completed rounds."""
 
     @property
     def learns(self) -> bool:
-        """Whether the method has anything to train."""
+        """True if the method trains parameters."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The clients' names; their numbers are their places."""
+        """Names of the clients; their numbers are the indices."""
 
     @property
     def domains(self) -> tuple[str | None, ...]:
-        """The clients' domains, None where mixed."""
+        """Domains of the clients; None if mixed."""
 
     @property
     def images_per_round(self) -> int:
-        """How many training images a round is expected to see."""
+        """Expected number of training images in a round."""
 
     def may_go_on(self) -> bool:
-        """Whether another round may follow; where not, the run ends in order."""
+        """Return False if the run must end, for example for its privacy budget."""
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
-        """One communication round."""
+        """Run one communication round."""
 
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
-        """Evaluate everyone or those drawn for this round; image by image, or at all, if clients report that much."""
+        """Evaluate all or the drawn clients; predictions, or both, are None if clients do not report them."""
 
     def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
-        """Evaluate the other views that are asked for, of everyone or those drawn for this round."""
+        """Evaluate the other requested views of all or the drawn clients."""
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:
-        """How the controls, and the method with the class prior, do on the test images of `clients` (C,), by name."""
+        """Evaluate controls, and the method with the class prior, on the test images of `clients` (C,), by name."""
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
-        """Let the clients join that never trained; None where there are none."""
+        """Let the held-out clients join; None if there are none."""
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write a checkpoint, atomically."""
 
     def facts(self) -> dict[str, Any]:
-        """What else belongs in the summary."""
+        """Return further entries of the summary."""
 
 
 class Loop:
@@ -81,10 +81,7 @@ class Loop:
         self.settings = federation.settings
 
     def go(self, interrupt: Interrupt | None = None) -> None:
-        """Run all rounds that are left, unless interrupted, and write the summary.
-
-        Ctrl-C is handled here, unless the caller handles it and passes its `interrupt`.
-        """
+        """Run all remaining rounds, unless interrupted, and write the summary; handle Ctrl-C if `interrupt` is None."""
         rounds = self.settings.federation.rounds if self.federation.learns else 0
         n_images = self.federation.images_per_round if rounds else 0
         with self._failure_reported():
@@ -106,7 +103,7 @@ class Loop:
 
     @contextmanager
     def _failure_reported(self) -> Iterator[None]:
-        """Report every failure to the observer; an error of the observer does not replace it."""
+        """Report failures to the observer, and suppress its own errors."""
         try:
             yield
         except BaseException:
@@ -115,7 +112,7 @@ class Loop:
             raise
 
     def _record_round(self, report: RoundReport, rounds: int) -> None:
-        """Add a round to the run's files, and evaluate if it is time to."""
+        """Record a round, and evaluate if due."""
         progress = self.progress
         progress.bytes_up += report.bytes_up
         progress.bytes_down += report.bytes_down
@@ -127,7 +124,7 @@ class Loop:
             self._evaluate()
 
     def _evaluate(self) -> None:
-        """Evaluate after a round that is not the last, and count towards early stopping."""
+        """Evaluate after a round before the last, and update early stopping."""
         evaluation, _ = self._evaluation(everyone=False)
         if evaluation is None:
             return
@@ -169,7 +166,7 @@ class Loop:
         self.federation.save(self.directory.checkpoint, self.progress)
 
     def _finish(self) -> None:
-        """Evaluate everyone, let the held-out clients join, and write the summary."""
+        """Evaluate all clients, let the held-out clients join, and write the summary."""
         before = self.progress.metrics_bytes, self.progress.metrics_digest
         evaluation, predictions = self._evaluation(everyone=True)
         progress = self.progress
@@ -198,7 +195,7 @@ class Loop:
         if (joined := self.federation.join_held_out(self.observer.on_images)) is not None:
             outcome, lines = joined
             summary["joined"] = {
-                **(outcome.totals() if len(outcome.n) else {}),  # they may have no test images
+                **(outcome.totals() if len(outcome.n) else {}),  # they might have no test images
                 "clients": self._by_client(outcome),
             }
             predictions = lines if predictions is None else Predictions.join([predictions, lines])
@@ -210,13 +207,13 @@ class Loop:
         summary["seconds"] = {"train": progress.train_seconds, "evaluate": progress.evaluate_seconds}
         if predictions is not None:
             self.directory.save_predictions(predictions)
-        # A kill before the summary is there has the last evaluation made again.
+        # if killed before the summary is written, the last evaluation is repeated
         progress.metrics_bytes, progress.metrics_digest = before
         self._commit()
         self.directory.save_summary(summary)
 
     def _controls(self, clients: Ints) -> dict[str, Any]:
-        """What the controls score, and the method with the prior; clients in the order of the summary's."""
+        """Return the results of the controls and of the method with the prior, with clients as in the summary."""
         start = own_seconds()
         found = self.federation.controls(clients)
         self.progress.evaluate_seconds += own_seconds() - start

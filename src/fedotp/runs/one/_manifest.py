@@ -1,4 +1,4 @@
-"""What a run was made with: enough to say why two runs differ."""
+"""The manifest of a run: versions, digests and settings that explain differences between runs."""
 
 import platform
 import subprocess
@@ -21,7 +21,7 @@ from fedotp.runs.one._prepare import Prepared
 
 
 def make_manifest(prepared: Prepared) -> dict[str, Any]:
-    """Versions, digests, transforms, device."""
+    """Return versions, digests, transforms and the device of a run."""
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
     shown = prepared.config.data
@@ -54,7 +54,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
 
 
 def _novel(prepared: Prepared) -> dict[str, Any]:
-    """The classes that no client trains on, if they are tested."""
+    """Return the classes without training images, if they are tested."""
     if (novel := prepared.novel) is None:
         return {}
     facts = {"classes": list(novel.classes), "test_images": len(novel.labels)}
@@ -62,9 +62,9 @@ def _novel(prepared: Prepared) -> dict[str, Any]:
 
 
 def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
-    """Versions, machine, command, method and backbone."""
+    """Return versions, machine, command, method and backbone."""
     device = clip.device
-    found = origin_of(type(config.method))  # nothing for fedotp's own
+    found = origin_of(type(config.method))  # empty for built-in methods
     origin = {"origin": found} if found else {}
     return {
         "fedotp": fedotp.__version__,
@@ -87,7 +87,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
 
 
 def _other_origins(config: Config) -> dict[str, Any]:
-    """Where partition scheme and data set came from, if not from fedotp."""
+    """Return the origins of a partition scheme and data set that are not built in."""
     origins = {
         "partition": origin_of_scheme(config.partition.scheme),
         "dataset": origin_of_dataset(config.data.dataset),
@@ -97,14 +97,14 @@ def _other_origins(config: Config) -> dict[str, Any]:
 
 
 def _in_both(encoded: EncodedDataset) -> int | None:
-    """Test images with the very bytes of a training image; None where random crops leave that unknown."""
+    """Count test images identical to a training image; None if unknown because of random crops."""
     if encoded.train.n_crops > 1 or encoded.train.store.folder != encoded.test.store.folder:
         return None
     return int(np.isin(encoded.test.records[0], encoded.train.records[0]).sum())
 
 
 def _commit() -> str | None:
-    """The commit of a source checkout, marked where it was changed; None for an installed package."""
+    """Return the commit of a source checkout, marked if modified; None for an installed package."""
     folder = Path(fedotp.__file__).parent
     try:
         asked = subprocess.run(

@@ -1,4 +1,4 @@
-"""The parameters of a run: read from its directory alone, and fitted for a client that joins after training."""
+"""The parameters of a run, read from its directory, and those of a client that joins after training."""
 
 import json
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ from fedotp.runs.one._inputs import encode_for, load_backbone, make_task
 
 
 class StoredParameters(NamedTuple):
-    """What a run holds, by the names its method gives.
+    """The stored parameters of a run, by their names in its method.
 
     Attributes:
-        server: what the server has, no client axis.
-        private: (C, ...) what clients keep; empty for a method that keeps nothing.
-        clients: (C,) their numbers. A client that has trained nothing yet has no row: it stands at the start.
+        server: parameters of the server, no client axis.
+        private: (C, ...) private parameters of clients; empty for a method without any.
+        clients: (C,) their numbers. A client that has not trained yet has no row and uses the initial parameters.
     """
 
     server: Parameters
@@ -38,7 +38,7 @@ class StoredParameters(NamedTuple):
 
     @classmethod
     def of(cls, run: str | Path | RunDirectory) -> "StoredParameters":
-        """As the latest checkpoint of `run` has them; on the CPU."""
+        """Read the latest checkpoint of `run`, on the CPU."""
         directory = RunDirectory.open(run)
         if not directory.checkpoint.is_file():
             raise FedotpError(f"{directory.path} has no checkpoint yet; resume it with `{directory.resume_command}`")
@@ -48,7 +48,7 @@ class StoredParameters(NamedTuple):
         return cls(stored.server, private, clients if private else clients[:0])
 
     def kept_by(self, method: Method, task: Task, client: int) -> Parameters:
-        """What a client keeps, no client axis; one that has trained nothing yet stands at the start."""
+        """Return the private parameters of a client, no client axis; the initial ones if it has not trained yet."""
         initial = method.private(task)
         if client not in self.clients:
             return initial
@@ -56,9 +56,9 @@ class StoredParameters(NamedTuple):
         return {name: self.private[name][row] for name in initial}
 
     def deployed(self, method: Method, task: Task, private: Parameters, client: int | None) -> Parameters:
-        """What a client predicts with (1, ...), given what it keeps (no client axis); before any fine-tuning.
+        """Return the parameters (1, ...) of a client's predictions before fine-tuning, given its `private` ones.
 
-        `client` is its number in the run, None if it is new there.
+        `client` is its number in the run, None if it is new.
         """
         server = {name: _placed(value, task) for name, value in self.server.items()}
         number = None if client is None else torch.tensor([client], device=task.device)
@@ -75,17 +75,17 @@ def join(
     epochs: int = 0,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Fit a private prompt for a client never seen in the run at `path`, and evaluate it on its own test images.
+    """Fit a private prompt for a new client of the run at `path`, and evaluate it on its own test images.
 
-    Nothing of it reaches the server's parameters. The result is written to `joined/<name>/` in the run's directory:
+    The server's parameters do not change. The result is written to `joined/<name>/` in the run's directory:
     `private.safetensors`, and `result.json`, which is also returned; its "before" is the client with the run's shared
-    prompt and an untrained private one, "after" the fitted one.
+    prompt and an untrained private one, "after" with the fitted one.
 
     Args:
         data: a folder of images, a table of them, or the name of a data set; its classes must be among the run's.
-        site: take the images of this site (or domain) only.
-        name: the name of the client; by default that of the site or of the data set.
-        epochs: passes over its images; 0 for as many as a client of the run had in all its rounds.
+        site: use only the images of this site (or domain).
+        name: the name of the client; default: that of the site or of the data set.
+        epochs: local epochs; 0 for as many as a client of the run trained in all its rounds.
         on_progress: called as images are encoded, as by `fedotp.data.store.encode`.
     """
     run = RunDirectory.open(path)
@@ -118,17 +118,17 @@ def join(
 
 
 def _new_folder(run: RunDirectory, name: str) -> Path:
-    """The folder of the client `name` in a run; refused if it exists or is no plain name."""
+    """Return the folder of a new client in a run; raise an error if it exists or its name is invalid."""
     folder = run.path / "joined" / name
     if Path(name).name != name or name in (".", ".."):
-        raise FedotpError(f"--name {name!r} must be a plain name: it becomes a folder of the run")
+        raise FedotpError(f"--name {name!r}: must be a valid folder name without separators")
     if folder.exists():
-        raise FedotpError(f"{folder} exists already; choose another --name")
+        raise FedotpError(f"{folder} already exists; choose another --name")
     return folder
 
 
 def _as_one_client(encoded: EncodedDataset, name: str, number: Ints) -> FederatedData:
-    """All images as those of one client; `number` are the classes' places among the run's."""
+    """Return all images as those of one client; `number` are the numbers of its classes in the run."""
     client = Client(name, None, np.arange(len(encoded.train)), np.arange(len(encoded.test)))
     images = FederatedData.of(encoded, [client])
     return replace(
@@ -145,11 +145,11 @@ def _to_join(settings: Settings, epochs: int) -> Settings:
 
 
 def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:
-    """The places in `known` of the classes of `dataset`, which need not have all of them."""
+    """Return the indices in `known` of the classes of `dataset`, which can be fewer."""
     unknown = [name for name in dataset.classes if name not in known]
     if unknown:
         raise FedotpError(
-            f"{dataset.name} has the class {unknown[0]!r}, which {where} does not know; its classes are {listed(known)}"
+            f"{dataset.name} has the class {unknown[0]!r}, which is unknown to {where}; its classes are {listed(known)}"
         )
     return np.array([known.index(name) for name in dataset.classes])
 
@@ -166,5 +166,5 @@ def _result(name: str, dataset: Dataset, evaluations: dict[str, Evaluation]) -> 
 
 
 def _placed(value: Tensor, task: Task) -> Tensor:
-    """On the task's device, in its precision; sums, which are float64, stay so, as weights are yet to be solved for."""
+    """Move a tensor to the task's device and precision, except for sums in float64."""
     return value.to(task.device, value.dtype if value.dtype == torch.float64 else task.dtype)

@@ -1,4 +1,4 @@
-"""From a configuration to a federation ready to run: backbone, data, tokens, partition."""
+"""Preparation of a federation from its configuration: backbone, data, tokens, partition."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one._inputs import encode_for, find_device, load_backbone, load_data, make_task, template_of
 from fedotp.runs.watch import Observer
 
-_RESIDENT = 0.25  # features are kept on a GPU if they fit into this share of its free memory
+_RESIDENT = 0.25  # features stay on a GPU if they fit into this share of its free memory
 _CHUNK = 256
 
 _T = TypeVar("_T")
@@ -31,11 +31,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Everything a federation needs, in memory.
+    """All inputs of a federation, in memory.
 
-    `dataset` is what `partition` divides, broken images left out; `encoded` are those of its images that a client has;
-    `novel` are test images of the other classes, if only base classes are divided and the view "novel" is evaluated;
-    `backdoor` is what attackers train on, if these are other images or labels than they have.
+    `dataset` is divided by `partition`, without broken images; `encoded` are its images that belong to clients; `novel`
+    are test images of novel classes, if the view "novel" is evaluated; `backdoor` are the training data of attackers,
+    if these differ from their own.
     """
 
     config: Config
@@ -54,17 +54,17 @@ def prepare(
     like: RunDirectory | None = None,
     partition: Partition | None = None,
 ) -> Prepared:
-    """Load backbone and data, divide them, encode what is not encoded yet.
+    """Load backbone and data, partition the data, and encode missing tokens.
 
-    `like` is the run to resume or to evaluate: its partition is used, and another backbone or other data than it
-    began with are refused. `partition` is that of a new run, if it is made already.
+    `like` is the run to resume or evaluate: its partition is used, and its backbone and data must be unchanged.
+    `partition` is an existing one for a new run.
     """
     return Preparation(config, observer).prepare(config, like, partition)
 
 
 @dataclass(frozen=True, eq=False)
 class _Divided:
-    """A run whose clients are known; `like` as for `prepare`."""
+    """A run with its partition; `like` as for `prepare`."""
 
     config: Config
     task: Task
@@ -73,21 +73,18 @@ class _Divided:
 
     @property
     def absent(self) -> Ints:
-        """The clients of the partition that are excluded from the run."""
+        """Clients of the partition that are excluded from the run."""
         return self.config.federation.absent([client.name for client in self.partition.clients])
 
     @property
     def used(self) -> Ints:
-        """The training images that some client has, in ascending order: few shots need few tokens."""
+        """Training images of any client, in ascending order; other images need no tokens."""
         return np.unique(np.concatenate([client.train for client in self.partition.clients]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Encoded:
-    """The test images and the training images `used` of one or several runs; features may be on the GPU already.
-
-    `backdoors` are those made of them so far.
-    """
+    """The test images and the training images `used` of one or several runs, and the `backdoors` made of them."""
 
     used: Ints
     images: EncodedDataset
@@ -97,29 +94,29 @@ class _Encoded:
 
 
 class Preparation:
-    """Prepares runs on the same data (`config.data`) with the same backbone; what they have in common is made once."""
+    """Preparation of runs with the same data (`config.data`) and backbone, which share common inputs."""
 
     def __init__(self, config: Config, observer: Observer | None = None) -> None:
-        """`config` is that of any of them."""
+        """Load data and backbone; `config` is that of any of the runs."""
         self._config = config
         self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
         self._all = load_data(config.data)
         if len(self._all.classes) < 2:
             raise FedotpError(
-                f"{config.data.source}: all images are of one class, {self._all.classes[0]!r}, and there is nothing to "
-                "tell apart; a folder per class is needed (`fedotp data info` shows what was found)"
+                f"{config.data.source}: must have at least two classes, all images are of class "
+                f"{self._all.classes[0]!r}; make a folder per class (see `fedotp data info`)"
             )
         self._clip = load_backbone(config.backbone.source, config.compute.device)
         self._encoded: _Encoded | None = None
 
     def prepare(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> Prepared:
-        """Prepare one run; `like` and `partition` as for the function of this name."""
+        """Prepare one run; `like` and `partition` as for the function `prepare`."""
         run = self._divide(config, like, partition)
         return self._finish(run, self._encode_all([run]))
 
     def prepare_each(self, runs: Sequence[tuple[Config, RunDirectory | None]]) -> list[Prepared | Exception]:
-        """Prepare runs that share their images, each with its `like`; or return why one cannot be prepared."""
+        """Prepare runs that share images, each with its `like`; return an exception if one cannot be prepared."""
         divided = [_or_error(partial(self._divide, config, like)) for config, like in runs]
         encoded = _or_error(partial(self._encode_all, [run for run in divided if isinstance(run, _Divided)]))
         if isinstance(encoded, Exception):
@@ -130,12 +127,12 @@ class Preparation:
 
     @cached_property
     def _sound(self) -> Dataset:
-        """The images that can be decoded, if broken ones are to be left out: known only when all were decoded."""
+        """The data set, without broken images if they are skipped, for which all must be decoded."""
         return self._encode(self._all).dataset if self._config.data.skip_broken else self._all
 
     @cached_property
     def _dataset(self) -> Dataset:
-        """What is divided among clients: all classes, or the base ones."""
+        """The data set to divide among clients: all classes, or the base classes."""
         return self._sound.base_and_novel()[0] if self._config.data.classes == "base" else self._sound
 
     @cached_property
@@ -149,7 +146,7 @@ class Preparation:
         return Novel(novel.classes, held[0] if held else test, novel.test.labels, novel.digest)
 
     def _divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> _Divided:
-        """Say who has which images in the run of `config`; `like` and `partition` as for `prepare`."""
+        """Partition the images for the run of `config`; `like` and `partition` as for `prepare`."""
         if like is not None:
             like.require_same("backbone", config.backbone.name, self._clip.digest)
             like.require_same("data", self._dataset.name, self._dataset.digest)
@@ -160,25 +157,27 @@ class Preparation:
         partition.require(self._dataset)
         several = len(self._dataset.domains) > 1
         domains = [client.domain if several else None for client in partition.clients]
-        config.federation.held_out([client.name for client in partition.clients], domains, config.seed)  # or refused
+        config.federation.held_out(
+            [client.name for client in partition.clients], domains, config.seed
+        )  # validates them
         template = template_of(config, self._dataset.name, self._clip)
         task = make_task(config, self._clip, self._dataset.classes, template)
-        config.method.untrained(task)  # refuses what task and method cannot do, before images are encoded
+        config.method.untrained(task)  # raises errors of task and method before images are encoded
         return _Divided(config, task, partition, like)
 
     def _encode_all(self, runs: Sequence[_Divided]) -> _Encoded:
-        """Encode what is not encoded yet of the images that the clients of any of `runs` have; the last are kept."""
+        """Encode missing images of all clients of `runs`; cache the result."""
         used = reduce(np.union1d, [run.used for run in runs])
         if self._encoded is not None and np.isin(used, self._encoded.used).all():
             return self._encoded
-        self._encoded = None  # before others are read: both may not fit into memory
+        self._encoded = None  # free memory first
         images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
         train, test = self._features(images)
         self._encoded = _Encoded(used, images, train, test)
         return self._encoded
 
     def _finish(self, run: _Divided, encoded: _Encoded) -> Prepared:
-        """Everything that `run` needs; runs with the same `encoded` images share their features."""
+        """Return all inputs of `run`; runs with the same `encoded` images share their features."""
         images = encoded.images.select_train(np.searchsorted(encoded.used, run.used))
         if run.like is not None:
             run.like.require_same("data", self._dataset.name, images.content, key="content")
@@ -200,7 +199,7 @@ class Preparation:
         return Prepared(run.config, run.task, data, self._dataset, images, run.partition, novel, backdoor)
 
     def _backdoor(self, attack: AttackSettings, encoded: _Encoded) -> Backdoor | None:
-        """What attackers train on; runs that differ only in who and how many they are share it."""
+        """Return the training data of attackers, shared by runs that differ only in who attacks."""
         if not attack.is_on_data:
             return None
         key = AttackSettings(attack.name, target=attack.target, source=attack.source, patch=attack.patch)
@@ -212,7 +211,7 @@ class Preparation:
         return encoded.backdoors[key]
 
     def _features(self, images: EncodedDataset) -> tuple[Features, Features]:
-        """Those of the training and test images, on the GPU where they fit."""
+        """Return the features of training and test images, on the GPU if they fit."""
         held = _resident([images.train, images.test], self._device)
         return (held[0], held[1]) if held else (images.train, images.test)
 
@@ -230,7 +229,7 @@ def _or_error(work: Callable[[], _T]) -> _T | Exception:
 def _mispaired(
     data: FederatedData, encoded: _Encoded, images: EncodedDataset, run: _Divided
 ) -> tuple[FederatedData, EncodedDataset]:
-    """The same labels beside other images of the run, and test images as they are seen."""
+    """Pair the labels with other images of the run, also in the test set."""
     dataset, seed = encoded.images.dataset, run.config.partition.seed
     among = np.searchsorted(encoded.used, run.used)
     train = other_images(dataset.train.domains, data.train.clients, seed=seed, among=among)
@@ -246,7 +245,7 @@ def _mispaired(
 
 
 def _at(features: Features, rows: Ints) -> Features:
-    """The features of the images at `rows`, in that order."""
+    """Return the features of the images at `rows`, in that order."""
     if isinstance(features, EncodedSplit):
         return replace(features, records=features.records[:, rows])
     assert isinstance(features, HeldFeatures)
@@ -255,7 +254,7 @@ def _at(features: Features, rows: Ints) -> Features:
 
 
 def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[HeldFeatures] | None:
-    """The same features on the GPU, where they fit."""
+    """Return the features on the GPU; None if they do not fit."""
     if device.type != "cuda":
         return None
     free = free_gpu_bytes(device)
@@ -281,16 +280,16 @@ def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:
     return HeldFeatures(torch.stack(pooled), torch.stack(tokens))
 
 
-# What attackers train on ------------------------------------------------------------------------------------------
+# Training data of attackers ---------------------------------------------------------------------------------------
 
 Encode = Callable[[Dataset], tuple[Features, Features]]
-"""Features of the training and test images of a data set."""
+"""Function that returns the features of the training and test images of a data set."""
 
 
 def make_backdoor(
     attack: AttackSettings, dataset: Dataset, train: Features, test: Features, window: str, encode: Encode
 ) -> Backdoor:
-    """The backdoor of an attack on data; `train` and `test` are the features of `dataset`, `window` is of its greys."""
+    """Make the backdoor of an attack on data; `train` and `test` are the features of `dataset`."""
     labels, target = dataset.train.labels, dataset.test.labels
     shown, _ = attack.labels(dataset.classes, labels)
     aim, rows = attack.labels(dataset.classes, target)
@@ -302,7 +301,7 @@ def make_backdoor(
 
 
 def _beside(first: Features, second: Features, n: int) -> Features:
-    """The features of both, n of each, one after the other."""
+    """Concatenate n features of each."""
     if isinstance(first, HeldFeatures) and isinstance(second, HeldFeatures):
         return HeldFeatures(*(torch.cat([getattr(x, of) for x in (first, second)], 1) for of in ("pooled", "tokens")))
     return _Beside(first, second, n)
@@ -310,7 +309,7 @@ def _beside(first: Features, second: Features, n: int) -> Features:
 
 @dataclass(frozen=True, eq=False)
 class _Beside:
-    """The n images of `first`, then those of `second`, read from where they are."""
+    """The n images of `first`, then those of `second`, read on demand."""
 
     first: Features
     second: Features
@@ -318,7 +317,7 @@ class _Beside:
 
     @property
     def n_crops(self) -> int:
-        """Crops of every image."""
+        """Crops per image."""
         return self.first.n_crops
 
     def read(
@@ -330,7 +329,7 @@ class _Beside:
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
+        """Read pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
         rows = np.asarray(indices)
         shape, rows, crops = rows.shape, rows.ravel(), np.broadcast_to(np.asarray(crop), rows.shape).ravel()
         places, parts = [], []

@@ -1,4 +1,4 @@
-"""Run a federation from its configuration to its summary, resume it, and evaluate it again."""
+"""Functions to run a federation, resume it, and evaluate it again."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,14 +26,12 @@ def run(
     partition: Partition | None = None,
     progress: bool | None = None,
 ) -> RunDirectory:
-    """Run the federation that `config` describes, in the new directory `out` (below `runs/` if not given).
+    """Run the federation described by `config` in the new directory `out` (default: below `runs/`).
 
-    `partition` is one that was saved, of the same data: it is taken as it is, and its settings are those of the run.
+    `partition` is a saved partition of the same data, whose settings replace those of `config`. `progress` shows a bar;
+    by default in notebooks and terminals, unless an `observer` is given.
 
-    `progress` shows a bar, or not; if it is not given, there is one in a notebook and at a terminal, unless an
-    `observer` watches already.
-
-    Returns the directory; its `is_complete` is false if the run was interrupted.
+    Returns the directory; its `is_complete` is False if the run was interrupted.
 
     Examples:
         >>> import fedotp                                                            # doctest: +SKIP
@@ -53,10 +51,9 @@ def run(
 
 
 def resume(path: str | Path, *, observer: Observer | None = None, progress: bool | None = None) -> RunDirectory:
-    """Resume the run in `path`; one that is complete is left as it is.
+    """Resume the run in `path`, if it is not complete, with the same number of threads.
 
-    The result is, bit for bit, that of a run never interrupted: it continues with as many threads as it began with.
-    `observer` and `progress` as for `run`.
+    The result is bit-equal to that of an uninterrupted run. `observer` and `progress` as for `run`.
     """
     directory = RunDirectory.open(path)
     with directory.locked(), watched(observer, progress) as watcher:
@@ -71,7 +68,7 @@ def resume(path: str | Path, *, observer: Observer | None = None, progress: bool
 
 
 def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
-    """As many as the run began with, or will begin with."""
+    """Return the number of threads of an existing or new run."""
     if not directory.is_begun:
         return n_threads(prepared.config.compute, prepared.task)
     with directory.reading():
@@ -82,12 +79,12 @@ def _threads_of(directory: RunDirectory, prepared: Prepared) -> int:
 def opened(
     prepared: Prepared, directory: RunDirectory, observer: Observer, *, alone: bool = True
 ) -> Iterator[tuple[Loop, Simulator]]:
-    """What is left of a run, held for this process, and its federation; one that is not there yet is begun.
+    """Create or open a run, locked by this process; yield its remaining rounds and its federation.
 
-    A run that goes `alone` has the threads it began with; others share those that are set.
+    A run that goes `alone` uses its original number of threads; others share the current ones.
     """
     with using_threads(_threads_of(directory, prepared)) if alone else nullcontext():
-        simulator = make_simulator(prepared, directory)  # refuses what cannot work before anything is written
+        simulator = make_simulator(prepared, directory)  # raises errors before anything is written
         if not directory.is_begun:
             directory.create(prepared.config, make_manifest(prepared), prepared.partition)
         with directory.locked():
@@ -95,7 +92,7 @@ def opened(
 
 
 def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, observer: Observer) -> Loop:
-    """The rounds that are left of a run that is held."""
+    """Return the remaining rounds of a locked run."""
     directory.require_same_code(prepared.config.method)
     progress = Progress(group_size=simulator.group_size)
     if directory.checkpoint.is_file():
@@ -105,7 +102,7 @@ def _rest(prepared: Prepared, directory: RunDirectory, simulator: Simulator, obs
 
 
 def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
-    """The federation of a run, its clients' own parameters in the run's directory."""
+    """Make the federation of a run, with private parameters stored in the run's directory."""
     config = prepared.config
     return Simulator(
         config.method,
@@ -121,17 +118,17 @@ def make_simulator(prepared: Prepared, directory: RunDirectory) -> Simulator:
 def restore(
     path: str | Path, changes: Sequence[str] = (), *, observer: Observer | None = None
 ) -> tuple[Prepared, Simulator]:
-    """The federation of the run in `path` as it stands; `changes` such as "method.mass=0.5" apply.
+    """Restore the federation of the run in `path` with `changes` such as "method.mass=0.5", without writing anything.
 
-    Nothing is written. Only what does not change the shape of the prompts can be changed.
+    `changes` must not change the shape of the prompts.
     """
     directory = RunDirectory.open(path)
     if directory.is_deployed:
-        raise FedotpError(f"{path} is a run of real sites: their images and private prompts are not here")
+        raise FedotpError(f"{path} is a run of real sites: their images and private prompts are not available here")
     config = directory.config.override(list(changes))
     recorded = directory.config
     if (config.partition, config.authors.partition) != (recorded.partition, recorded.authors.partition):
-        raise FedotpError(f"{path}: a run is evaluated on its own partition; leave partition.* out of --set")
+        raise FedotpError(f"{path}: a run is evaluated on its own partition; remove --set partition.*")
     prepared = prepare(config, observer, directory)
     if not directory.checkpoint.is_file():
         raise FedotpError(f"{path} has no checkpoint yet; resume it with `{directory.resume_command}`")
@@ -141,15 +138,15 @@ def restore(
 
 
 def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Observer | None = None) -> Evaluation:
-    """Evaluate the clients of the run in `path` again, as it stands, with `changes` as for `restore`.
+    """Evaluate the clients of the run in `path` again, with `changes` as for `restore`.
 
-    Of a run of real sites, whose images are not here, it is what the sites last reported; nothing can be changed then.
+    For a run of real sites, return the last reported evaluation; `changes` are not supported.
     """
     directory = RunDirectory.open(path)
     if directory.is_deployed and not changes:
         last = max(directory.metrics("evaluation"), key=lambda record: record["round"], default=None)
         if last is None:
-            raise FedotpError(f"{path}: no site has reported how well it does")
+            raise FedotpError(f"{path}: no site has reported an evaluation")
         return Evaluation.from_dict(last)
     _require_effect(directory, changes)
     return restore(path, changes, observer=observer)[1].evaluate()[0]
@@ -158,15 +155,15 @@ def evaluate_run(path: str | Path, changes: Sequence[str] = (), *, observer: Obs
 def see_run(
     path: str | Path, views: Sequence[str], changes: Sequence[str] = (), *, observer: Observer | None = None
 ) -> tuple[Evaluation, list[View], dict[str, Any]]:
-    """Evaluate the run in `path` again, as it stands, in these views too, with `changes` as for `restore`.
+    """Evaluate the run in `path` again, also in these views, with `changes` as for `restore`.
 
-    Returns the clients' own tests, the other views, and these as a summary has them.
+    Returns the clients' own tests, the other views, and their summary.
     """
     directory = RunDirectory.open(path)
-    if "holdout" not in views:  # those who join are trained
+    if "holdout" not in views:  # joining clients are trained
         _require_effect(directory, changes)
     if directory.is_deployed:
-        raise FedotpError(f"{path} is a run of real sites: each has its own images only, and there are no other views")
+        raise FedotpError(f"{path} is a run of real sites: views are unsupported, since each has only its own images")
     _, simulator = restore(path, [*changes, f"evaluation.views={','.join(views)}"], observer=observer)
     evaluation, _ = simulator.evaluate()
     seen = simulator.see()
@@ -182,11 +179,10 @@ _TRAINING = ("optimizer.", "server.", "privacy.", *_AUTHORS, *(f"federation.{key
 
 
 def _require_effect(run: RunDirectory, changes: Sequence[str]) -> None:
-    """Refuse changes of what only training asks for, if nothing is trained to evaluate the run."""
+    """Raise an error for changes that affect only training, if the evaluation does not train."""
     keys = [change.partition("=")[0].strip() for change in changes]
     idle = [key for key in keys if key.startswith(_TRAINING)]
     if idle and run.config.override(list(changes)).method.finetune_epochs == 0:
         raise FedotpError(
-            f"--set {', '.join(idle)}: has no effect, as nothing is trained to evaluate a run; what may be set are "
-            "method.*, evaluation.* and compute.*"
+            f"--set {', '.join(idle)}: has no effect on an evaluation; set only method.*, evaluation.* and compute.*"
         )

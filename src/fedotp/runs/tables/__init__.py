@@ -1,7 +1,4 @@
-"""Tables of runs: columns, paired differences, and controls.
-
-Each part is imported when it is first used: the checks of one run need no torch.
-"""
+"""Tables of runs: columns, paired differences and controls; imported lazily, as the checks of one run need no torch."""
 
 from typing import TYPE_CHECKING
 

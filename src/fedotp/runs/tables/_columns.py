@@ -1,4 +1,4 @@
-"""The columns of a table: which numbers of a run, over several runs."""
+"""The columns of a table: numbers of a run, and their means over several runs."""
 
 import re
 import statistics
@@ -10,18 +10,17 @@ from fedotp._text import percent
 from fedotp.federation import METRICS
 
 WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
-"""Which of a run's evaluations a number is of: after the last round, after the best, or the mean of those in the last
-five rounds."""
-_GLOBAL_PART = ", global part"  # ends the name of a view by it
-_VIEW = "view:"  # begins the keys of views
+"""Evaluations of a run: after the last round, after the best, or the mean over the last five rounds."""
+_GLOBAL_PART = ", global part"  # suffix of views by the global model
+_VIEW = "view:"  # prefix of the keys of views
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number of runs: its name in files, its title for people, how to write a value, and whether to write its spread.
+    """A column: name in files, printed title, format of a value, and True if its standard deviation is printed.
 
-    `better` is None where neither more nor less of it is the better result; `if_wide`, where there is room only.
+    `better` is None if neither direction is better; `if_wide` columns are printed only in wide terminals.
     """
 
     key: str
@@ -34,19 +33,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number over runs; `std` is the sample standard deviation, None where there is one run only."""
+    """A mean over runs; `std` is the sample standard deviation, None for a single run."""
 
     mean: float
     std: float | None
 
     def text(self, column: Column) -> str:
-        """For people."""
+        """Return the printed text."""
         spread = f" ± {column.write(self.std)}" if column.with_std and self.std is not None else ""
         return column.write(self.mean) + spread
 
 
 def n_bytes(value: float) -> str:
-    """A number of bytes."""
+    """Format a number of bytes."""
     power = 0
     while value >= 1024 and power < len(_UNITS) - 1:
         value, power = value / 1024, power + 1
@@ -54,7 +53,7 @@ def n_bytes(value: float) -> str:
 
 
 def common_columns() -> tuple[Column, ...]:
-    """What every table has; domains and clients that joined come after it. Accuracy is that after the last round."""
+    """Return the columns of every table; others follow. Accuracy is that after the last round."""
     accuracy, balanced, *others = (
         Column(m.key, m.heading, m.write, with_std=m.key == "accuracy", better=m.better, if_wide=m.if_wide)
         for m in METRICS.values()
@@ -68,16 +67,16 @@ def common_columns() -> tuple[Column, ...]:
         Column("last_five", "last 5 %", percent),
         Column("worst_decile", "worst decile %", percent),
         *others,
-        Column("lr", "lr", "{:g}".format, better=None, if_wide=True),
-        Column("bytes", "sent", n_bytes, better=None, if_wide=True),
-        Column("seconds", "seconds", "{:.1f}".format, better=None, if_wide=True),
+        Column("lr", "learning rate", "{:g}".format, better=None, if_wide=True),
+        Column("bytes", "traffic", n_bytes, better=None, if_wide=True),
+        Column("seconds", "training seconds", "{:.1f}".format, better=None, if_wide=True),
     )
 
 
 def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of one run."""
+    """Return the numbers of one run."""
     numbers = {
-        **shares_of(summary["final"]),  # nothing if real sites do not report how well they do
+        **shares_of(summary["final"]),  # empty if real sites report no evaluation
         "bytes": sum(summary["communication"].values()),
         "seconds": summary["seconds"]["train"],
     }
@@ -93,14 +92,14 @@ def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def shares_of(totals: Mapping[str, float]) -> dict[str, float]:
-    """The shares among the numbers of an evaluation, by their keys in tables."""
+    """Return the shares among the numbers of an evaluation, by their keys in tables."""
     names = {"accuracy": "accuracy", "worst_decile": "accuracy_worst_decile"}
     names |= {key: key for key, metric in METRICS.items() if metric.is_share}
     return {key: totals[name] for key, name in names.items() if name in totals}
 
 
 def view_numbers(summary: Mapping[str, Any]) -> dict[tuple[str, str], float]:
-    """The accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
+    """Return the accuracies of a run by view, such as "base" or "novel, global part", and by one of WHEN."""
     numbers: dict[tuple[str, str], float] = {}
     if "accuracy" in summary["final"]:
         own = {"last": summary["final"], "best": summary["best"], "last_five": summary["last_five"]}
@@ -116,8 +115,8 @@ def _title(name: str, model: str) -> str:
 
 
 def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The names of views by who predicts, in words, each with a title that needs not say it."""
-    parts: dict[str, dict[str, str]] = {"what each client predicts with": {}, "the global part alone": {}}
+    """Group names of views by their model; values are titles without the model."""
+    parts: dict[str, dict[str, str]] = {"personal models": {}, "global part alone": {}}
     of_clients, of_global_part = parts.values()
     for name in names:
         of = of_global_part if name == "global" or name.endswith(_GLOBAL_PART) else of_clients
@@ -126,17 +125,17 @@ def by_model(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def view_of(key: str) -> str | None:
-    """The name of the view that a number is of; None for others."""
+    """Return the name of the view of a key; None for other keys."""
     return key.removeprefix(_VIEW).partition(":")[0] if key.startswith(_VIEW) else None
 
 
 def view_column(name: str, when: str, *, with_std: bool = True) -> Column:
-    """The accuracy in a view, of the evaluations `when`."""
+    """Return the column of the accuracy in a view, for the evaluations `when`."""
     return Column(_view_key(name, when), name, percent, with_std=with_std)
 
 
 def csv_name(key: str) -> str:
-    """A key as the name of a column: "novel_global_part_best" for the best of that view."""
+    """Return the name of a key's column, such as "novel_global_part_best"."""
     return re.sub(r"\W+", "_", key.removeprefix(_VIEW)).lower() if key.startswith(_VIEW) else key
 
 
@@ -145,12 +144,12 @@ def _view_key(name: str, when: str) -> str:
 
 
 def cells_of(runs: Sequence[dict[str, float]]) -> dict[str, Cell]:
-    """The numbers that all of `runs` have, over them."""
+    """Average the numbers that all of `runs` have."""
     keys = [key for key in runs[0] if all(key in numbers for numbers in runs)] if runs else []
     return {key: cell_of([numbers[key] for numbers in runs]) for key in keys}
 
 
 def cell_of(values: Sequence[float]) -> Cell:
-    """A number over runs; rounding does not change one that they all have, such as a learning rate."""
+    """Average a number over runs, without rounding errors if all are equal (such as a learning rate)."""
     mean = float(values[0]) if len(set(values)) == 1 else statistics.fmean(values)
     return Cell(mean, statistics.stdev(values) if len(values) > 1 else None)

@@ -1,11 +1,11 @@
-"""Controls in tables: what each scored, and which methods are not better.
+"""Controls in tables: their results, and comparisons of methods with them.
 
-The summary of every simulated run has, scored on the same images: the majority class of each client, zero-shot CLIP,
-and the method's global part alone; the latter two also with the class prior, the logarithm of the client's own class
-frequencies. The method trained on shuffled labels is a run of its own.
+The summary of every simulated run contains the results of the majority class of each client, zero-shot CLIP, and the
+method's global part alone on the same images; the latter two also with the class prior, the logarithm of the client's
+class frequencies. Training on shuffled labels is a separate run.
 
-A method and its controls are paired over clients: each client of each split, mean over seeds, is a unit. So one run is
-enough to see whether a method is above them.
+Differences are paired over clients: the unit is a client of a split, with the mean over seeds. So a comparison needs
+only one run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ CONTROLS = {
     "global_prior": "its global part with class prior",
     "shuffled": "itself on shuffled labels",
 }
-"""What they are called, by their keys in a summary."""
+"""Their names, by their keys in a summary."""
 MARK = "(!)"
-_WITHOUT_LABELS = ("majority", "shuffled")  # what these predict by has nothing to do with an image and its label
-_ENOUGH = 6  # clients; with fewer, intervals are too wide to say that something is wrong
+_WITHOUT_LABELS = ("majority", "shuffled")  # their predictions do not depend on image and label
+_ENOUGH = 6  # clients; with fewer, intervals are too wide for a warning
 
 Summary = Mapping[str, Any]
 Numbered = tuple[tuple[int, int], Summary]
@@ -40,17 +40,17 @@ Numbered = tuple[tuple[int, int], Summary]
 
 @dataclass(frozen=True)
 class Check:
-    """How much a method is above a control, over clients."""
+    """The difference between a method and a control, over clients."""
 
     control: str
     difference: Difference
 
     @property
     def is_flagged(self) -> bool:
-        """Whether something may be wrong: the method is worse than the control, or no better with enough clients.
+        """True if the method is significantly worse, or, with enough clients, not better than the control.
 
-        A method that learns from labels is far above the controls that do not: of those a difference that is not
-        significant is enough, of the others only one that is not positive.
+        For controls that do not depend on labels, "not better" means not significantly better; for others, a mean
+        difference of at most 0.
         """
         found = self.difference
         if found.is_below:
@@ -61,11 +61,11 @@ class Check:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is neither flagged nor significantly above."""
+        """True if it is neither flagged nor significantly above."""
         return not (self.is_flagged or self.difference.is_above)
 
     def sentence(self, name: str) -> str:
-        """Why the method called `name` is flagged."""
+        """Explain why the method `name` is flagged."""
         found = self.difference
         how = "worse" if found.is_below else "no better" if found.mean <= 0 else "not significantly better"
         clients = counted(found.groups, "client")
@@ -73,7 +73,7 @@ class Check:
 
 
 def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
-    """What is not significant, by the methods' names: a sentence for each number of clients, usually one."""
+    """Describe differences that are not significant, by method; a sentence for each number of clients."""
     by_clients: dict[int, dict[str, list[str]]] = {}
     for name, each in checks.items():
         for check in each:
@@ -91,18 +91,18 @@ def open_checks(checks: Mapping[str, Sequence[Check]]) -> list[str]:
 
 
 def _ci(difference: Difference, *more: str) -> str:
-    """Its interval between brackets, and what else belongs there."""
+    """Return the interval and further texts in parentheses."""
     known = [] if difference.low is None else [f"95 % CI {difference.interval}"]
     return f" ({', '.join([*known, *more])})" if known or more else ""
 
 
 def check_run(summary: Summary) -> list[Check]:
-    """The checks of one complete run."""
+    """Return the checks of one complete run."""
     return check_runs([((0, 0), summary)])
 
 
 def check_runs(runs: Sequence[Numbered], shuffled: Sequence[Numbered] = ()) -> list[Check]:
-    """The checks of complete runs that differ in split and seed only; `shuffled` are those on shuffled labels."""
+    """Return the checks of complete runs that differ only in split and seed; `shuffled` are on shuffled labels."""
     ours = _by_client(runs, None)
     theirs = {control: _by_client(runs, control) for control in CONTROLS if control != "shuffled"}
     theirs["shuffled"] = _by_client(shuffled, None)
@@ -111,7 +111,7 @@ def check_runs(runs: Sequence[Numbered], shuffled: Sequence[Numbered] = ()) -> l
 
 
 def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
-    """Split, seed and summary of those that are complete."""
+    """Return split, seed and summary of complete outcomes."""
     ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
     configs = [outcome.trial.config for outcome in ended]
     numbers = [(config.partition.seed, config.seed) for config in configs]
@@ -119,7 +119,7 @@ def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
 
 
 def control_numbers(outcomes: "Sequence[Outcome]", control: str) -> list[dict[str, float]]:
-    """What a control scored on each split with each seed, in any of the runs, which are on the same images."""
+    """Return the results of a control for each split and seed, from any of the runs, which have the same images."""
     found: dict[Pair, dict[str, float]] = {}
     for number, summary in complete(outcomes):
         controls = summary.get("controls", {})
@@ -131,18 +131,18 @@ def control_numbers(outcomes: "Sequence[Outcome]", control: str) -> list[dict[st
 
 
 def is_control(outcome: "Outcome") -> bool:
-    """Whether a run is of interest only beside another."""
+    """True if a run is a control of another."""
     return outcome.trial.config.data.labels == "shuffled"
 
 
 def in_earnest(config: "Config") -> "Config":
-    """The run that one on shuffled labels is the control of; split and seed left out."""
+    """Return the configuration for which a run on shuffled labels is a control, without split and seed."""
     data, partition = replace(config.data, labels="true"), replace(config.partition, seed=0)
     return replace(config, data=data, partition=partition, seed=0)
 
 
 def _by_client(runs: Sequence[Numbered], control: str | None) -> dict[Pair, float]:
-    """Accuracies, or those of a control, by split and client, and seed."""
+    """Return accuracies of the method or a control by split and client, and seed."""
     found: dict[Pair, float] = {}
     for (split, seed), summary in runs:
         clients = summary["clients"]

@@ -1,13 +1,12 @@
-"""Differences between two methods, paired over splits of the data and seeds, with intervals that do not flatter.
+"""Differences between two methods, paired over data splits and seeds, with confidence intervals.
 
-Two runs are a pair where split and seed are the same: what a split makes easy or hard for both is in neither's
-favour. Seeds of one split share its clients and are no fresh evidence about another split. So with several splits
-the units are the splits, each with the mean difference over its seeds, and the interval is Student's over them: it
-speaks of splits like these. With one split the units are the seeds, and it speaks of that split only. With one unit
-there is no interval.
+Two runs with the same split and seed are a pair. Seeds of one split share its clients, so they are no independent
+evidence about other splits. With several splits, the units are the splits, each with the mean difference over its
+seeds, and Student's t interval refers to splits like these. With one split, the units are the seeds, and the interval
+refers to that split only. With one unit, there is no interval.
 
-Student's t distribution with a whole number of degrees of freedom has a closed form (Abramowitz and Stegun, Handbook of
-Mathematical Functions, 26.7.3 and 26.7.4): with theta = atan(t / sqrt(n)),
+Student's t distribution with an integer number of degrees of freedom has a closed form (Abramowitz and Stegun, Handbook
+of Mathematical Functions, 26.7.3 and 26.7.4): with theta = atan(t / sqrt(n)),
 
     P(|T| <= t) = 2/pi (theta + sin cos (1 + 2/3 cos^2 + 2 4/(3 5) cos^4 + ...))   n odd, powers up to n - 3
                 = sin (1 + 1/2 cos^2 + 1 3/(2 4) cos^4 + ...)                        n even, powers up to n - 2
@@ -19,11 +18,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it knows torch, which the checks of one run do not need
+if TYPE_CHECKING:  # it imports torch, which the checks of one run do not need
     from fedotp.runs.many import Outcome
 
-SHARE = 0.95  # of intervals, how many hold what they are about
-_DIGITS = 12  # of a share: beyond them there is rounding, which could pass for a difference that never varies
+SHARE = 0.95  # confidence of intervals
+_DIGITS = 12  # of a share: removes rounding errors, which would look like a difference without variance
 
 Pair = tuple[Hashable, int]
 """The unit, such as the split (`partition.seed`) of a run, and the seed."""
@@ -33,8 +32,7 @@ Pair = tuple[Hashable, int]
 class Difference:
     """The mean difference over `pairs` pairs in `groups` groups, which are splits or clients.
 
-    `low` and `high` are its interval of 95 %, `p` the probability of a mean as far from 0 without any difference (the
-    paired t-test's); all three None where there is one unit only.
+    `low` and `high` are its 95 % interval, `p` that of the paired t-test; all three are None for a single unit.
     """
 
     mean: float
@@ -46,29 +44,29 @@ class Difference:
 
     @property
     def is_above(self) -> bool:
-        """Whether the whole interval is above 0."""
+        """True if the whole interval is above 0."""
         return self.low is not None and self.low > 0
 
     @property
     def is_below(self) -> bool:
-        """Whether the whole interval is below 0."""
+        """True if the whole interval is below 0."""
         return self.high is not None and self.high < 0
 
     @property
     def points(self) -> str:
-        """The mean for people, in points of accuracy."""
+        """The printed mean, in points of accuracy."""
         return f"{100 * self.mean:+.2f}"
 
     @property
     def interval(self) -> str:
-        """The interval for people, of accuracies, which differ by 100 points at most."""
+        """The printed interval, limited to 100 points of accuracy."""
         if self.low is None or self.high is None:
             return "-"
         return f"{100 * max(self.low, -1.0):+.2f} to {100 * min(self.high, 1.0):+.2f}"
 
 
 def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Difference | None:
-    """Ours less theirs, over the pairs that both have; None where there are none."""
+    """Return ours - theirs over common pairs; None if there are none."""
     by_group: dict[Hashable, list[float]] = {}
     for pair in ours:
         if pair in theirs:
@@ -84,7 +82,7 @@ def paired(ours: Mapping[Pair, float], theirs: Mapping[Pair, float]) -> Differen
 
 
 def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Low and high end of the mean's interval, and p."""
+    """Return both ends of the mean's interval, and p."""
     degrees = len(units) - 1
     if not degrees:
         return None, None, None
@@ -96,7 +94,7 @@ def _interval(units: Sequence[float]) -> tuple[float, float, float] | tuple[None
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's p of several comparisons: those below 0.05 are all right at once with a probability of 95 %."""
+    """Adjust p-values for multiple comparisons by Holm's method."""
     adjusted = [1.0] * len(p)
     most = 0.0
     for rank, place in enumerate(sorted(range(len(p)), key=p.__getitem__)):
@@ -106,7 +104,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def within(t: float, degrees: int) -> float:
-    """The probability of a value between -t and t, t >= 0."""
+    """Return the probability of a value between -t and t, t >= 0."""
     angle = math.atan(t / math.sqrt(degrees))
     odd = degrees % 2
     term, total = 1.0, 0.0
@@ -119,7 +117,7 @@ def within(t: float, degrees: int) -> float:
 
 
 def bound(share: float, degrees: int) -> float:
-    """The t for which a value is between -t and t with the probability `share` < 1: 0.95 for an interval of 95 %."""
+    """Return the t for which a value is between -t and t with probability `share` < 1."""
     low, high = 0.0, 1.0
     while within(high, degrees) < share:
         high *= 2
@@ -132,17 +130,17 @@ CSV_TITLES = (
     *("against", "difference", "difference_low", "difference_high", "difference_p", "difference_p_holm"),
     *("pairs", "splits"),
 )
-"""Of the columns of `Differences.csv_values`."""
+"""Titles of the columns of `Differences.csv_values`."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """Mean accuracy of every row less that of row `reference`, paired over splits and seeds.
+    """Mean accuracy of every row minus that of row `reference`, paired over splits and seeds.
 
     Attributes:
-        names: what the rows are called in a sentence.
-        of: for each row; None for the reference itself, and where there is no pair on the same data.
-        together: Holm's p of all rows that have one, which the words go by.
+        names: names of the rows in sentences.
+        of: the difference of each row; None for the reference, and without a pair on the same data.
+        together: p-values of all rows, adjusted by Holm's method, on which the verdicts are based.
     """
 
     names: tuple[str, ...]
@@ -152,14 +150,14 @@ class Differences:
 
     @classmethod
     def between(cls, rows: "Sequence[Sequence[Outcome]]", names: Sequence[str], reference: int) -> "Differences":
-        """The differences between groups of outcomes, those complete; row `reference` is the one they are against."""
+        """Compute the differences between groups of complete outcomes; row `reference` is the baseline."""
         comparable = [images_of(row[0]) == images_of(rows[reference][0]) for row in rows]
         numbers = [accuracies(row) if same else {} for row, same in zip(rows, comparable, strict=True)]
         return cls.of_numbers(numbers, names, reference)
 
     @classmethod
     def of_numbers(cls, numbers: Sequence[Mapping[Pair, float]], names: Sequence[str], reference: int) -> "Differences":
-        """The differences between rows of numbers, each by split and seed."""
+        """Compute the differences between rows of numbers, each by split and seed."""
         of = [paired(row, numbers[reference]) if i != reference else None for i, row in enumerate(numbers)]
         tested = {i: found.p for i, found in enumerate(of) if found and found.p is not None}
         together = dict(zip(tested, holm([*tested.values()]), strict=True))
@@ -167,11 +165,11 @@ class Differences:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Of the columns of `lines`."""
-        return "", f"minus {self.names[self.reference]}", "95 % interval", "pairs", "in words"
+        """Titles of the columns of `lines`."""
+        return "", f"minus {self.names[self.reference]}", "95 % interval", "pairs", "verdict"
 
     def lines(self) -> list[tuple[str, ...]]:
-        """For people: a line for each row that has a difference, in points of accuracy."""
+        """Return a printed line for each row with a difference, in points of accuracy."""
         return [
             (self.names[number], difference.points, difference.interval, str(difference.pairs), self.word(number))
             for number, difference in enumerate(self.of)
@@ -179,11 +177,11 @@ class Differences:
         ]
 
     def word(self, number: int) -> str:
-        """What can be said of a row that has a difference."""
+        """Return the verdict on a row with a difference."""
         difference, together = self.of[number], self.together[number]
         assert difference is not None
         if together is None:
-            return "one pair is not enough"
+            return "inconclusive: only one pair"
         if not (difference.is_above or difference.is_below):
             return "difference not significant"
         if together > 1 - SHARE:
@@ -192,24 +190,17 @@ class Differences:
 
     @property
     def note(self) -> str:
-        """What the intervals are about; a sentence or more."""
+        """A note that explains the intervals."""
         found = [difference for difference in self.of if difference]
         most = max((difference.groups for difference in found), default=0)
         if max((difference.pairs for difference in found), default=0) < 2:
-            return "One pair of runs is not enough: several splits (--splits) give differences an interval."
-        over = (
-            f"over {most} splits, each the mean over its seeds"
-            if most > 1
-            else "over seeds: it is about this split only; for others give --splits"
-        )
-        more = (
-            f" Each interval is for one comparison; the words allow for all {self._n_tested} (Holm)."
-            if self._n_tested > 1
-            else ""
-        )
+            return "One pair of runs is not enough for an interval: use several splits (--splits)."
+        splits, seeds = f"{most} splits, each the mean over its seeds", "seeds, for this split only; add --splits"
+        n = self._n_tested
+        more = f" Intervals are not corrected for multiple comparisons; verdicts are, for {n} (Holm)." if n > 1 else ""
         return (
-            "Differences in points of mean accuracy, paired by split and seed; 95 % intervals by Student's t "
-            f"{over}.{more}"
+            "Differences in points of mean accuracy, paired by split and seed; 95 % intervals by Student's t over "
+            f"{splits if most > 1 else seeds}.{more}"
         )
 
     @property
@@ -217,7 +208,7 @@ class Differences:
         return sum(p is not None for p in self.together)
 
     def csv_values(self, number: int) -> tuple[str | float | None, ...]:
-        """A row's difference in full precision, as a share."""
+        """Return a row's difference in full precision, as a share."""
         found = self.of[number]
         if found is None:
             return (None,) * len(CSV_TITLES)
@@ -226,15 +217,15 @@ class Differences:
 
 
 def accuracies(outcomes: "Sequence[Outcome]") -> dict[Pair, float]:
-    """The mean accuracy of the runs that are complete and have one, by split and seed."""
+    """Return the mean accuracies of complete runs, by split and seed."""
     complete = [outcome for outcome in outcomes if outcome.directory.is_complete]
     finals = [(outcome.trial.config, outcome.directory.summary["final"]) for outcome in complete]
     return {(config.partition.seed, config.seed): final["accuracy"] for config, final in finals if final}
 
 
 def images_of(outcome: "Outcome") -> tuple[object, ...]:
-    """What says who has which images, split and seed apart: runs for which it is equal are pairs."""
+    """Return the settings of data and partition, without split and seed; runs with equal ones are pairs."""
     config, directory = outcome.trial.config, outcome.directory
-    deployed = directory.is_begun and directory.is_deployed  # sites have images of their own
+    deployed = directory.is_begun and directory.is_deployed  # sites have their own images
     data, authors = config.data, config.authors
     return deployed, data.dataset, data.root, data.classes, replace(config.partition, seed=0), authors.partition

@@ -1,4 +1,4 @@
-"""Runs that differ in a few things as a table: one row for each, means over its splits and seeds, and differences."""
+"""Tables of runs: a row per variant with means over splits and seeds, and differences."""
 
 import csv
 import io
@@ -37,21 +37,21 @@ from fedotp.runs.tables._controls import (
 from fedotp.runs.tables._differences import CSV_TITLES, Differences, images_of
 
 Group = Sequence[Outcome]
-"""Outcomes that differ in nothing but split and seed."""
+"""Outcomes that differ only in split and seed."""
 _CONTROL = "control: "
 _NOTE = (
-    "Accuracy is the mean over clients after the last round, balanced accuracy that over the classes of a client, with "
-    "prior the accuracy with the logarithm of the client's own class frequencies added to its logits, best the "
-    "accuracy of the round where it was highest (chosen on the test images), last 5 the mean over the last five "
-    "rounds; all are means over runs, ± the sample standard deviation."
+    "Accuracy: mean over clients after the last round; balanced: also over the classes of a client; with prior: after "
+    "adding the logarithm of the client's class frequencies to its logits; best: of the round with the highest "
+    "accuracy (chosen on the test images); last 5: mean over the last five rounds. All are means over runs, ± the "
+    "sample standard deviation."
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """Runs that differ in nothing but split and seed; `n` of `n_asked` are complete. No cells where none is.
+    """Runs that differ only in split and seed; `n` of `n_asked` are complete.
 
-    `called` is what it is in a sentence, `checks` are against its controls; a control has none.
+    `called` is its name in sentences, `checks` are against its controls.
     """
 
     labels: tuple[str, ...]
@@ -63,28 +63,28 @@ class Row:
 
     @property
     def runs(self) -> str:
-        """How many runs the numbers are of."""
+        """The number of runs, as text."""
         return str(self.n) if self.n == self.n_asked else f"{self.n} of {self.n_asked}"
 
     @property
     def flagged(self) -> list[Check]:
-        """The controls it is worse than, or no better."""
+        """Checks with warnings."""
         return [check for check in self.checks if check.is_flagged]
 
     @property
     def not_above(self) -> list[str]:
-        """The controls it is not significantly above, flagged or not."""
+        """Controls that it is not significantly above, flagged or not."""
         return [check.control for check in self.checks if not check.difference.is_above]
 
     @property
     def marked(self) -> tuple[str, ...]:
-        """Its labels for people: with a sign where it is flagged."""
+        """Its printed labels, with a mark if it is flagged."""
         first, *others = self.labels
         return (f"{first} {MARK}" if self.flagged else first, *others)
 
 
 def method_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
-    """A row for each group of runs in earnest; the others of `groups` are their controls."""
+    """Return a row for each group of `groups` that is not a control; the others are their controls."""
     shuffled = {in_earnest(group[0].trial.config): group for group in groups if is_control(group[0])}
     return tuple(
         _row(group, check_runs(complete(group), complete(shuffled.get(in_earnest(group[0].trial.config), []))))
@@ -94,7 +94,7 @@ def method_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
 
 
 def control_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
-    """A row for each control of the methods in `groups`; those in the runs' summaries first."""
+    """Return a row for each control of the methods in `groups`; those in the runs' summaries first."""
     methods = [group for group in groups if not is_control(group[0])]
     rows = []
     for images in dict.fromkeys(images_of(group[0]) for group in methods):
@@ -115,14 +115,14 @@ def _row(group: Group, checks: Sequence[Check] = ()) -> Row:
 
 
 def _computed(groups: Sequence[Group], control: str, title: str) -> Row:
-    """A control that is in the summaries of `groups`, which are on the same images."""
+    """Return a control from the summaries of `groups`, which have the same images."""
     found = control_numbers([outcome for group in groups for outcome in group], control)
     labels = (title, *("" for _ in range(len(groups[0][0].trial.labels) - 1)))
     return Row(labels, len(found), len(found), cells_of(found), title)
 
 
 class ViewTable(NamedTuple):
-    """Accuracies in views, predicted `by` a model: for each row three lines of labels, round and numbers."""
+    """Accuracies in views by a model: for each row three lines of labels, round and numbers."""
 
     by: str
     titles: list[str]
@@ -131,15 +131,15 @@ class ViewTable(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """`labels` are the titles of the first columns; `columns` all others, of which the common ones come first.
+    """A table of methods (`rows`) and `controls`.
 
-    `rows` are methods, `controls` what they must be above; `differences` are those between rows, in mean accuracy.
-    `views` are the names of views, the accuracies in which `view_tables` has.
+    `labels` are the titles of the first columns, `columns` all others, with the common ones first; `differences` are
+    those between rows, in mean accuracy; `views` are the names of views, for `view_tables`.
     """
 
     VIEWS_NOTE: ClassVar = (
-        "Accuracies in views are means over clients: after the last round; after the best one, each view its own, "
-        "chosen on the test images; and the mean over the last five rounds."
+        "Accuracies in views are means over clients: last: after the last round; best: after the best round of each "
+        "view, chosen on the test images; last 5: mean over the last five rounds."
     )
 
     labels: tuple[str, ...]
@@ -151,7 +151,7 @@ class Table:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], against: int = 0) -> "Table":
-        """The table of what is complete, in the order in which it was asked for; row `against` is the reference."""
+        """Make the table of complete outcomes, in the given order; row `against` is the baseline."""
         groups: dict[tuple[str, ...], list[Outcome]] = {}
         for outcome in outcomes:
             groups.setdefault(tuple(outcome.trial.labels.values()), []).append(outcome)
@@ -173,7 +173,7 @@ class Table:
         )
 
     def to_csv(self) -> str:
-        """All numbers in full precision; shares are in [0, 1]."""
+        """Return all numbers in full precision; shares are in [0, 1]."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         columns = [*self.columns, *(view_column(name, when) for name in self.views for when in WHEN)]
@@ -186,30 +186,30 @@ class Table:
         return file.getvalue()
 
     def to_markdown(self) -> str:
-        """For a paper or an issue."""
+        """Return the table with all notes as Markdown."""
         header = [*self.labels, "runs", *(column.title for column in self.columns)]
         parts = [markdown(header, self.lines(self.columns), [*self.labels]), f"{_NOTE}\n"]
         parts += [f"{sentence}\n" for sentence in (*self.warnings, *self.notes)]
         for views in self.view_tables():
             header = [*self.labels, "round", *views.titles]
-            parts += [f"In views, {views.by}:\n", markdown(header, views.lines, [*self.labels, "round"])]
+            parts += [f"Views, {views.by}:\n", markdown(header, views.lines, [*self.labels, "round"])]
         parts += [f"{self.VIEWS_NOTE}\n"] if self.view_tables() else []
         if lines := self.differences.lines():
-            parts += [markdown(self.differences.titles, lines, ["", "in words"]), f"{self.differences.note}\n"]
+            parts += [markdown(self.differences.titles, lines, ["", "verdict"]), f"{self.differences.note}\n"]
         return "\n".join(parts)
 
     def lines(self, columns: Sequence[Column]) -> list[list[str]]:
-        """All rows for people, controls last."""
+        """Return all rows as printed texts, controls last."""
         rows = [(row.marked, row) for row in self.rows]
         rows += [((_CONTROL + row.labels[0], *row.labels[1:]), row) for row in self.controls]
         return [[*labels, row.runs, *self.texts(row, columns)] for labels, row in rows]
 
     def texts(self, row: Row, columns: Sequence[Column]) -> list[str]:
-        """A row's numbers for people."""
+        """Return a row's numbers as printed texts."""
         return [row.cells[column.key].text(column) if column.key in row.cells else "-" for column in columns]
 
     def view_tables(self, *, with_std: bool = True) -> list[ViewTable]:
-        """The accuracies in views, where there are any but that on the clients' own images, by who predicts."""
+        """Return the accuracies in views by model, if there are views other than the clients' own images."""
         tables = []
         for by, names in by_model(self.views).items() if len(self.views) > 1 else ():
             lines = [
@@ -222,12 +222,12 @@ class Table:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each control that a method should be above and is not."""
+        """Sentences about flagged comparisons with controls."""
         return [check.sentence(row.called) for row in self.rows for check in row.flagged]
 
     @property
     def notes(self) -> list[str]:
-        """What is neither flagged nor significantly above a control."""
+        """Sentences about differences from controls that are neither flagged nor significant."""
         return open_checks({row.called: row.checks for row in self.rows})
 
     def save(self, folder: Path) -> tuple[Path, Path]:
@@ -245,7 +245,7 @@ def _csv(row: Row, columns: Sequence[Column], prefix: str = "") -> list[object]:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str]) -> str:
-    """A table whose columns `words` are no numbers."""
+    """Return a Markdown table whose columns `words` contain text."""
     rule = ["---" if title in words else "---:" for title in header]
     return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in (header, rule, *rows))
 

@@ -1,4 +1,4 @@
-"""Live displays of a run, at the bottom of a terminal or in a notebook, and which of them a run has."""
+"""Live displays of a run, in a terminal or a notebook."""
 
 import html
 import time
@@ -17,12 +17,12 @@ from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.watch._observer import Observer, Observers
 
-STOPPING = "Ctrl-C: ending after this round; press it again to stop at once"
-_EVERY = 0.2  # seconds between two drawings of a notebook
+STOPPING = "Ctrl-C: finishing this round; press it again to stop immediately"
+_EVERY = 0.2  # seconds between updates of a notebook
 
 
 class EncodingBars:
-    """Bars for hashing and encoding, which appear when the first is needed and go when all is done."""
+    """Bars for hashing and encoding, shown until `close`."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -36,13 +36,13 @@ class EncodingBars:
             self._show(what, done, total)
 
     def close(self) -> None:
-        """Take the bars away."""
+        """Remove the bars."""
         self._stack.close()
         self._show = None
 
 
 class _Display(Observer):
-    """What is shown of a run: a title, images done of all, accuracy, loss and speed; a subclass draws it."""
+    """State of a display: title, images, accuracy, loss and speed; a subclass draws it."""
 
     def __init__(self) -> None:
         self._total = self._rounds = self._per_round = self._done = 0
@@ -55,7 +55,7 @@ class _Display(Observer):
         self._draw(at_once=True)
 
     def on_images(self, n: int) -> None:
-        """Images of clients that join after the last round are not counted."""
+        """Count images, except those of clients that join after the last round."""
         self._done = min(self._done + n, self._total)
         self._draw()
 
@@ -95,10 +95,10 @@ class LiveDisplay(_Display):
         self._encoding.close()
         self._bar.add_task("")
         super().on_start(path, config, round_=round_, images_per_round=images_per_round)
-        self._bar.start()  # the clock for the time left starts now
+        self._bar.start()  # starts the estimate of the remaining time
 
     def on_interrupt(self) -> None:
-        """Show that Ctrl-C was received; the display's thread draws it, as this runs inside a signal handler."""
+        """Show that Ctrl-C was received; the display's thread draws it, since this is called in a signal handler."""
         self._bar.note = STOPPING
 
     def _draw(self, *, at_once: bool = False) -> None:
@@ -108,11 +108,11 @@ class LiveDisplay(_Display):
 
 
 class _Rounds(Progress):
-    """A bar over the images of all rounds, and a line of numbers below it."""
+    """A progress bar over the images of all rounds, and a line of numbers below."""
 
     def __init__(self, console: Console) -> None:
         self.note = self.numbers = ""
-        super().__init__(  # which draws for the first time
+        super().__init__(  # draws for the first time
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:3.0f} %"),
@@ -124,7 +124,7 @@ class _Rounds(Progress):
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bar, the numbers, a note."""
+        """Yield the bar, the numbers and a note."""
         yield self.make_tasks_table(self.tasks)
         yield Text(self.numbers, no_wrap=True, overflow="ellipsis")
         if self.note:
@@ -132,17 +132,17 @@ class _Rounds(Progress):
 
 
 def _title(round_: int, rounds: int) -> str:
-    """What is done after `round_` of `rounds` rounds."""
+    """Return the next step after `round_` of `rounds` rounds."""
     return f"round {round_ + 1} of {rounds}" if round_ < rounds else "evaluation"
 
 
 def accuracy_text(evaluation: Evaluation) -> str:
-    """Mean and spread over clients, short."""
+    """Return mean and standard deviation over clients."""
     return f"accuracy {100 * evaluation.mean:.1f} % ± {100 * evaluation.std:.1f}"
 
 
 class NotebookDisplay(_Display):
-    """A bar over all rounds, with accuracy, loss and speed beside it; the last line stays."""
+    """A progress bar over all rounds, with accuracy, loss and speed; the last line remains."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class NotebookDisplay(_Display):
         self._drawn = 0.0
 
     def on_encoding(self, what: str, done: int, total: int) -> None:
-        """A bar of its own until the rounds begin."""
+        """Show a separate bar until the rounds start."""
         self._title, self._done, self._total = what, done, total
         self._draw(at_once=done >= total)
 
@@ -158,7 +158,7 @@ class NotebookDisplay(_Display):
         self._title = STOPPING
 
     def on_end(self, path: Path) -> None:
-        """Leave a line that says what was done."""
+        """Draw the final line."""
         self._done, self._title = self._total, str(path)
         self._draw(at_once=True)
 
@@ -179,10 +179,7 @@ class NotebookDisplay(_Display):
 
 @contextmanager
 def watched(observer: Observer | None, progress: bool | None) -> Iterator[Observer]:
-    """The observer of a run: `observer`, and a bar if `progress` is true.
-
-    None shows one in a notebook or at a terminal, if no other observer is given.
-    """
+    """Yield `observer`, with a bar if `progress`; None: in notebooks and terminals, if no `observer` is given."""
     console = Console(stderr=True)
     looked_at = console.is_jupyter or console.is_terminal
     if not (looked_at and observer is None if progress is None else progress):

@@ -1,4 +1,4 @@
-"""Trackers of experiments: what they hear of a run, and where TensorBoard, Weights & Biases and MLflow keep it."""
+"""Experiment trackers: TensorBoard, Weights & Biases and MLflow."""
 
 import hashlib
 import importlib
@@ -20,14 +20,14 @@ from fedotp.runs.watch._observer import Observer
 
 _MODES = ("offline", "online", "disabled")  # of W&B
 _TAG = "fedotp.id"  # of a run in MLflow
-_AT_A_TIME = 100  # parameters that MLflow takes at once
+_AT_A_TIME = 100  # MLflow's limit of parameters in a call
 
 
 class Tracker(Observer):
-    """Gives every number of rounds and evaluations to `log`; a subclass says where that is."""
+    """Observer that passes all numbers of rounds and evaluations to `log`, which a subclass implements."""
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
-        """Keep these numbers of a round."""
+        """Log these numbers of a round."""
         raise NotImplementedError
 
     def on_round(self, report: RoundReport) -> None:
@@ -59,19 +59,19 @@ def _imported(module: str, title: str, extra: str) -> Any:
 
 
 def identity(path: Path) -> str:
-    """The identity of a run, the same when it is resumed elsewhere: the digest of its manifest."""
+    """Return the identity of a run, also when resumed elsewhere: the digest of its manifest."""
     return hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest()[:16]
 
 
 class TensorBoard(Tracker):
-    """Writes a scalar for every number of rounds and evaluations; look at them with `tensorboard --logdir runs`."""
+    """Tracker for TensorBoard; view with `tensorboard --logdir runs`."""
 
     def __init__(self) -> None:
         self._make_writer = _imported("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        """Open the log; what an interrupted run wrote after its last checkpoint is hidden."""
+        """Open the log; hide entries after the last checkpoint of an interrupted run."""
         self._writer = self._make_writer(str(path / "tensorboard"), purge_step=round_ + 1 if round_ else None)
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
@@ -87,7 +87,7 @@ class TensorBoard(Tracker):
 
 
 class WandB(Tracker):
-    """Logs offline, for `wandb sync` to send; with WANDB_MODE=online in the environment, to the server at once."""
+    """Tracker for W&B: offline, for `wandb sync`, or online with WANDB_MODE=online in the environment."""
 
     def __init__(self, project: str = "fedotp") -> None:
         self._wandb = _imported("wandb", "W&B", "wandb")
@@ -112,12 +112,12 @@ class WandB(Tracker):
         self._run.define_metric("*", step_metric="round")
 
     def log(self, round_: int, scalars: Mapping[str, float]) -> None:
-        """Log the scalars and the round, so that a resumed run may log a round again."""
+        """Log the scalars with the round, so that a resumed run can log a round again."""
         known = {name: value for name, value in scalars.items() if not math.isnan(value)}
         self._run.log({"round": round_, **known})
 
     def on_end(self, path: Path) -> None:
-        """Close the log, with the final numbers where the run is complete."""
+        """Close the log, with the final results if the run is complete."""
         run = RunDirectory(path)
         if run.is_complete:
             self._run.summary.update({f"final/{key}": value for key, value in run.summary["final"].items()})
@@ -129,9 +129,9 @@ class WandB(Tracker):
 
 
 class MLflow(Tracker):
-    """Logs to files beside the run, or, with MLFLOW_TRACKING_URI in the environment, to that place.
+    """Tracker for MLflow: in mlruns beside the run, or at MLFLOW_TRACKING_URI.
 
-    Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri runs/mlruns`.
+    View with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri runs/mlruns`.
     """
 
     def __init__(self, experiment: str = "fedotp") -> None:
@@ -145,7 +145,7 @@ class MLflow(Tracker):
         place = os.environ.get("MLFLOW_TRACKING_URI")
         if not place:
             place = (path.absolute().parent / "mlruns").as_uri()
-            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions ask for a database otherwise
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions require a database by default
         self._client = self._mlflow.MlflowClient(tracking_uri=place)
         found = self._client.get_experiment_by_name(self._experiment)
         experiment = self._client.create_experiment(self._experiment) if found is None else found.experiment_id
@@ -171,7 +171,7 @@ class MLflow(Tracker):
         self._client.log_batch(self._run, metrics=known)
 
     def on_end(self, path: Path) -> None:
-        """Close the log; of a complete run, its configuration and its summary are kept with it."""
+        """Close the log, with the configuration and the summary of a complete run."""
         complete = RunDirectory(path).is_complete
         for name in ("config.toml", "summary.json") if complete else ():
             self._client.log_artifact(self._run, str(path / name))
@@ -183,5 +183,5 @@ class MLflow(Tracker):
 
 
 def _allowed(name: str) -> str:
-    """A name that MLflow takes: others become underscores."""
+    """Replace characters that MLflow does not allow in names with underscores."""
     return re.sub(r"[^\w\-./ ]", "_", name)

@@ -1,11 +1,11 @@
 "use strict";
-// The page asks two things: to keep an image (POST /api/images), and what a client makes of it (POST /api/look).
-// Names of files, clients and classes are foreign: they reach the page as text only.
+// The page sends images (POST /api/images) and requests predictions for them (POST /api/look).
+// Names of files, clients and classes are untrusted: they are inserted as text only.
 
 const $ = (id) => document.getElementById(id);
 const state = { about: null, image: null, picture: null, label: null, mass: null, dial: null, prior: null, often: null, coverage: 0.9, limits: null, asked: 0 };
-const SIDE = 320; // of a map, in pixels of its canvas
-const WAIT = 90; // milliseconds of rest before a moved slider is believed
+const SIDE = 320; // pixels of a map's canvas
+const WAIT = 90; // milliseconds to debounce sliders
 
 // Inferno, in nine steps.
 const HEAT = [[0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85], [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164]];
@@ -27,7 +27,7 @@ async function ask(path, options) {
   try {
     answer = await fetch(path, options);
   } catch {
-    throw new Error("The server does not answer; is `fedotp serve` still running?");
+    throw new Error("Cannot reach the server; is `fedotp serve` still running?");
   }
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
@@ -41,11 +41,12 @@ function complain(message) {
 
 // An image ---------------------------------------------------------------------------------------------------
 
-// What was predicted is of the image before: it must not stand beside an error about another one.
+// Clear the previous prediction, so that it is not shown with an error about another image.
 function forget() {
-  state.asked++; // an answer that is on its way is of that image, too
+  state.asked++; // also discards pending answers
   state.image = state.label = null;
   $("picture").hidden = $("name").hidden = $("best").hidden = $("maps").hidden = $("limits").hidden = $("often").hidden = $("unlike").hidden = true;
+  $("another").hidden = true;
   $("invitation").hidden = $("waiting").hidden = false;
   $("drop").classList.remove("full");
   $("status").textContent = "";
@@ -57,7 +58,7 @@ async function take(file) {
   complain("");
   forget();
   if (file.size > state.about.max_bytes) {
-    complain(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; at most ${state.about.max_bytes / 1e6} MB are taken.`);
+    complain(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; the limit is ${state.about.max_bytes / 1e6} MB.`);
     return;
   }
   document.body.classList.add("busy");
@@ -68,7 +69,7 @@ async function take(file) {
     complain(`${file.name}: ${error.message}`);
   } finally {
     document.body.classList.remove("busy");
-    $("file").value = ""; // so that the same file can be chosen again
+    $("file").value = ""; // allows choosing the same file again
   }
 }
 
@@ -82,6 +83,7 @@ async function show(id, name) {
   picture.alt = name;
   picture.hidden = false;
   $("invitation").hidden = true;
+  $("another").hidden = false;
   $("drop").classList.add("full");
   $("name").textContent = name;
   $("name").hidden = false;
@@ -89,7 +91,7 @@ async function show(id, name) {
   await look();
 }
 
-// What the client makes of it --------------------------------------------------------------------------------
+// Prediction -------------------------------------------------------------------------------------------------
 
 async function look() {
   if (!state.image) return;
@@ -102,7 +104,7 @@ async function look() {
     if (number === state.asked) complain(error.message);
     return;
   }
-  if (number !== state.asked) return; // a later question is on its way
+  if (number !== state.asked) return; // a later request is pending
   complain("");
   showBest(answer);
   showOften(answer.prior);
@@ -126,7 +128,7 @@ function showBest(answer) {
       bar.style.width = `${100 * probability}%`;
       const button = element(
         "button",
-        { type: "button", title: `${name}: ${percent(probability)}. Show where the prompts look for it` },
+        { type: "button", title: `${name}: ${percent(probability)}. Show where the prompts look for this class` },
         element("span", { className: "name", textContent: name }),
         element("span", { className: "track" }, bar),
         element("span", { className: "share", textContent: percent(probability) }),
@@ -140,15 +142,15 @@ function showBest(answer) {
   if (focused !== undefined) [...$("best").querySelectorAll("button")].find((b) => b.dataset.class === focused)?.focus();
 }
 
-// The client's class frequencies, and how much they count: where both are known here.
+// The client's class frequencies and the strength of the class prior, if known.
 function showOften(often) {
   state.often = often;
   $("often").hidden = often === null;
   if (often === null) return;
   const shares = often.classes.map(({ name, share }) => `${name} ${percent(share)}`).join(", ");
-  const of = often.images === null ? "Frequencies as given" : `Among the ${often.images} training images of ${$("client").value}`;
+  const of = often.images === null ? "Given frequencies" : `Frequencies in the ${often.images} training images of ${$("client").value}`;
   const others = often.others ? ` and ${often.others} others` : "";
-  const absent = often.absent ? `; ${often.absent} of the classes have none` : "";
+  const absent = often.absent ? `; ${often.absent} of the classes have no images` : "";
   $("frequencies").textContent = `${of}: ${shares}${others}${absent}.`;
   paintOften();
 }
@@ -161,22 +163,22 @@ function paintOften() {
   $("counts").checked = strength > 0;
   $("often").querySelector("output").textContent = strength.toFixed(2);
   const button = $("often").querySelector("button");
-  button.textContent = `as set: ${Number(own.toFixed(4))}`;
+  button.textContent = `reset to ${Number(own.toFixed(4))}`;
   button.disabled = state.prior === null;
 }
 
-// Sets of classes, and whether the image is unlike the client's own: for clients that are calibrated.
+// Sets of classes, and a flag on unlike images, for calibrated clients.
 function showLimits(limits) {
   state.limits = limits;
   $("limits").hidden = limits === null;
   $("unlike").hidden = !limits?.unlike;
   if (limits === null) return;
-  if (limits.unlike) $("unlike").textContent = `Unlike the images this client was calibrated on (p = ${limits.p_value.toPrecision(2)})`;
+  if (limits.unlike) $("unlike").textContent = `Unlike the client's calibration images (p = ${limits.p_value.toPrecision(2)})`;
   const void_ = limits.images === null;
   $("limits").querySelector("label").hidden = void_;
   if (void_) {
     $("set").replaceChildren();
-    $("promise").textContent = "Sets of classes are promised for the classifier as it was calibrated only.";
+    $("promise").textContent = "Sets of classes are valid only for the classifier as calibrated; reset the sliders to see them.";
     return;
   }
   const able = limits.sets.filter(({ set }) => set !== null);
@@ -187,8 +189,8 @@ function showLimits(limits) {
   $("coverage").value = chosen ? String(chosen.coverage) : "";
   $("set").replaceChildren(...(chosen?.set ?? []).map((name) => element("li", { textContent: name })));
   $("promise").textContent = chosen
-    ? `Promised for images like the ${limits.images} that calibrated this client${limits.unlike ? ", and this one is not like them" : ""}.`
-    : `The ${limits.images} images that calibrated this client are too few for a set.`;
+    ? `Valid for images like the ${limits.images} calibration images of this client${limits.unlike ? ", which this one is not" : ""}.`
+    : `The ${limits.images} calibration images of this client are too few for a set.`;
 }
 
 function choose(label) {
@@ -263,9 +265,9 @@ function drawScale(canvas) {
 
 // Controls ---------------------------------------------------------------------------------------------------
 
-// A slider for one number of the method, "mass" or "dial", with the one it was trained with to go back to.
+// A slider for one number of the method, "mass" or "dial", with a button to reset it to the trained value.
 function slider(name, row) {
-  const trained = state.about[name]; // null: the method has no such thing
+  const trained = state.about[name]; // null: the method has no such option
   row.hidden = trained === null;
   if (trained === null) return;
   const [input, output, button] = ["input", "output", "button"].map((tag) => row.querySelector(tag));
@@ -288,14 +290,14 @@ function slider(name, row) {
     look();
   });
   if (trained < input.min) input.min = trained;
-  button.textContent = `as trained: ${typeof trained === "number" ? Number(trained.toFixed(4)) : trained}`;
+  button.textContent = `reset to ${typeof trained === "number" ? Number(trained.toFixed(4)) : trained}`;
   set(null);
 }
 
 function connectOften() {
   let timer;
   const set = (strength) => {
-    state.prior = strength === state.often.strength ? null : strength; // null: as set
+    state.prior = strength === state.often.strength ? null : strength; // null: unchanged
     paintOften();
     clearTimeout(timer);
     timer = setTimeout(look, WAIT);
@@ -325,6 +327,7 @@ async function showSamples() {
 function connect() {
   connectOften();
   $("file").addEventListener("change", () => take($("file").files[0]));
+  $("another").addEventListener("click", () => $("file").click());
   const over = (on) => (event) => {
     event.preventDefault();
     $("drop").classList.toggle("over", on);
@@ -337,7 +340,7 @@ function connect() {
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   $("client").addEventListener("change", () => {
-    state.prior = null; // each has its own
+    state.prior = null; // each client has its own
     look();
     showSamples().catch((error) => complain(error.message));
   });
@@ -361,7 +364,7 @@ async function start() {
   slider("mass", $("amount"));
   slider("dial", $("between"));
   $("whole").hidden = about.transport;
-  $("whole").textContent = `${about.method} compares the image as a whole: it has no transport plan. The map shows how alike each patch and the prompt are.`;
+  $("whole").textContent = `${about.method} compares the whole image and has no transport plan. The map shows the similarity of each patch and the prompt.`;
   drawScale($("scale"));
   connect();
   document.body.dataset.ready = "true";

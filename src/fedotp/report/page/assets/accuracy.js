@@ -1,12 +1,12 @@
 // Accuracy over rounds: the mean over clients, the spread, and single clients.
 
-const MANY_ROUNDS = 30; // more points than that are a line without dots
+const MANY_ROUNDS = 30; // lines with more points have no dots
 
 const lastRound = () => Math.max(1, ...shownRuns().flatMap((run) => run.curve.round));
 const evaluatedAt = (run, round) => run.curve.round.findLastIndex((r) => r <= round);
-const level = (run) => run.curve.round.length === 1; // a single evaluation (zero-shot CLIP) is a level line
+const level = (run) => run.curve.round.length === 1; // a single evaluation (zero-shot CLIP) is a horizontal line
 const dotted = (run) => !level(run) && run.curve.round.length <= MANY_ROUNDS;
-const single = (run) => (run.members?.includes(focus()) ? focus() : run); // whose clients are followed: the run in detail
+const single = (run) => (run.members?.includes(focus()) ? focus() : run); // the run whose clients are shown: the one in detail
 const curveOf = (run, name) => single(run).curve.clients[single(run).curve.shown.indexOf(clientNumber(single(run), name))];
 
 function points(run, values) {
@@ -15,7 +15,7 @@ function points(run, values) {
   return run.curve.round.map((round, i) => [round, inPercent(values[i])]);
 }
 
-// The lower and upper edge of what is shown of a run.
+// The lower and upper edge of a run's band.
 function edges(run) {
   const { mean, std, min, max } = run.curve;
   if (level(run) || state.spread === 'none') return [mean, mean];
@@ -115,14 +115,14 @@ function accuracy() {
   const chart = addChart('Accuracy over rounds', () => (narrow() ? 300 : 400), accuracyOption);
   const ends = isMerged ? 'lowest to highest run' : 'worst to best client';
   const spreads = [['std', '± one standard deviation'], ['range', ends], ['none', 'none']];
-  const what = isMerged ? 'a line is the mean over clients and over runs that differ in split and seed only, the band how much '
-    + 'these runs vary; where a method has one run, how much its clients do.' : 'the line is the mean over clients, the band their spread.';
+  const what = isMerged ? 'lines are means over clients and over runs that differ only in split and seed, bands the spread of these '
+    + 'runs or, for a single run, of its clients.' : 'lines are means over clients, bands their spread.';
   const node = section('accuracy', 'Accuracy', 'Accuracy over rounds',
-    `How often a client is right on its own test images: ${what} Choose a client above to follow it.`,
+    `Accuracy of clients on their own test images: ${what} Select a client above to highlight it.`,
   el('div', { class: 'controls' }, selection('Spread', spreads, state.spread, (spread) => choose({ spread })),
     tickbox('Each client’s line', state.lines, (lines) => choose({ lines }))), legend(), chart.node);
   if (runs.some((run) => run.curve.shown.length < nClients(run))) {
-    node.append(el('p', { class: 'note' }, 'Clients are many: some of them, evenly chosen, have a line.'));
+    node.append(el('p', { class: 'note' }, 'Only some of the clients, evenly spread, have a line.'));
   }
   onChange(chart.refresh);
   if (runs.some((run) => run.training.loss.some(known))) {

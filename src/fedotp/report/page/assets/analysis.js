@@ -1,11 +1,11 @@
-// Prompts and plans: statistics of transport, prompts of clients on a plane.
+// Prompts and plans: statistics of transport, t-SNE of the clients' prompts.
 
-// Title of a chart, and its lines as pairs of a name and values, one for each mass.
+// Title of a chart, and its lines as pairs of a name and values for each mass.
 const PLAN_CHARTS = [
   ['accuracy, %', (plans) => [['accuracy', plans.accuracy.map((x) => 100 * x)]]],
-  ['entropy (1: spread evenly)', (plans) => plans.prompts.map((name, i) => [name, plans.entropy[i]])],
+  ['entropy (1: uniform)', (plans) => plans.prompts.map((name, i) => [name, plans.entropy[i]])],
   ['overlap (1: the same patches)', (plans) => (plans.prompts.length > 1 ? [['overlap', plans.overlap]] : [])],
-  ['share of patches left out', (plans) => [['left out', plans.unassigned]]],
+  ['share of unassigned patches', (plans) => [['unassigned', plans.unassigned]]],
 ];
 const BY_FIVE = { min: ({ min }) => Math.max(0, Math.floor(min / 5) * 5 - 5), max: ({ max }) => Math.min(100, Math.ceil(max / 5) * 5) };
 
@@ -64,12 +64,12 @@ function tsneOption() {
 
 function planText(plans) {
   const share = (value) => `${(100 * value).toFixed(1)} %`;
-  return `Over ${plural(plans.n_images, 'test image')}. The run was trained with mass ${plans.mass_trained}: accuracy `
-    + `${share(plans.accuracy_trained)}, and with a uniform plan in place of transport ${share(plans.accuracy_uniform)}. A patch is `
-    + 'left out if it gets less than a tenth of an even share. Dotted: the mass in training.';
+  return `On ${plural(plans.n_images, 'test image')}. Accuracy with the trained mass ${plans.mass_trained}: ${share(plans.accuracy_trained)}; `
+    + `with a uniform plan: ${share(plans.accuracy_uniform)}. A patch is unassigned if it gets less than a tenth of the uniform share. `
+    + 'Dotted: the trained mass.';
 }
 
-// Why something, or everything, is missing.
+// Reasons for missing parts.
 function notes(analysis) {
   if (typeof analysis === 'string') return [el('p', { class: 'notice' }, `Not analysed: ${analysis}`)];
   const texts = analysis ? new Set(analysis.notes) : ['This run was not analysed.'];
@@ -79,14 +79,14 @@ function notes(analysis) {
 function analysisSection() {
   if (runs.every((run) => run.analysis === null)) return;
   const plans = PLAN_CHARTS.map(([title, choices]) => addChart(`Plans against mass: ${title}`, 220, () => planOption(title, choices)));
-  const plane = addChart('Prompts of clients on a plane', 360, tsneOption);
+  const plane = addChart('t-SNE of the clients’ prompts', 360, tsneOption);
   const [why, said] = [el('div'), el('p', { class: 'note' })];
   const maps = heatmaps();
   const planPart = el('div', {}, el('h3', {}, 'Plans against mass'), said, el('div', { class: 'quad' }, plans.map((chart) => chart.node)));
   const planePart = el('div', {}, el('h3', {}, 'Prompts of the clients'),
-    el('p', { class: 'note' }, 't-SNE of the clients’ own prompts: near means alike; axes have no meaning.'),
+    el('p', { class: 'note' }, 't-SNE of the clients’ private prompts: similar prompts are close; axes have no meaning.'),
     el('div', { class: 'plane' }, plane.node));
-  section('analysis', 'Prompts', 'Prompts and plans', 'What the prompts have learned: where they look, and how alike they are.',
+  section('analysis', 'Prompts', 'Prompts and plans', 'Where the prompts look, and their similarity between clients.',
     why, maps.node, planPart, planePart);
   onChange(() => {
     const found = analysed();

@@ -1,4 +1,4 @@
-// Charts: drawn when they come into view, again when the choice, the size or the light changes.
+// Charts: drawn when they become visible, and again when the choice, the size or the theme changes.
 
 const root = document.documentElement;
 const darkMedia = matchMedia('(prefers-color-scheme: dark)');
@@ -27,7 +27,7 @@ const sizes = new ResizeObserver((entries) => entries.forEach((entry) => {
   if (chart.instance && entry.contentRect.width > 0) redraw(chart);
 }));
 
-// `build` gives an ECharts option or null for nothing to show; `height` pixels.
+// `build` returns an ECharts option, or null for an empty chart; `height` in pixels.
 function addChart(label, height, build) {
   const node = el('div', {
     class: 'chart', role: 'img', tabindex: '0', 'aria-label': `${label}. Arrow keys read the values.`,
@@ -65,7 +65,7 @@ function draw(chart) {
     chart.instance.on('finished', () => { chart.node.dataset.drawn = ''; });
   }
   chart.instance.resize();
-  chart.instance.clear(); // or a run chosen again would lie above the others
+  chart.instance.clear(); // keeps the order of series
   chart.instance.setOption({ ...base(), ...option });
   if (option.onclick) {
     chart.instance.off('click');
@@ -92,13 +92,13 @@ const categories = (names, more = {}) => axis('', {
   type: 'category', data: names, splitLine: { show: false }, ...more,
   axisLabel: { color: css('muted'), fontSize: 12, overflow: 'truncate', width: 110, hideOverlap: true, ...more.axisLabel },
 });
-// An axis that stands up; its name lies above it.
+// A vertical axis with its name above.
 const yAxis = (name, more = {}) => axis(name, { nameTextStyle: { color: css('muted'), fontSize: 12, align: 'left' }, ...more });
 const rounds = (last) => axis('round', {
   min: 0, max: Math.max(last, 1), minInterval: 1, nameLocation: 'middle', nameGap: 26, splitLine: { show: false },
 });
 
-// The formatter gives a node made of text, so that no name is read as markup.
+// The formatter returns a node made of text, so that names are never parsed as markup.
 const tooltip = (content, more = {}) => ({
   trigger: 'item', confine: true, transitionDuration: 0, padding: [8, 12], textStyle: { color: css('ink') },
   backgroundColor: css('surface'), borderColor: css('line'), borderWidth: 1,
@@ -116,13 +116,13 @@ const byRound = {
 };
 const byBar = { trigger: 'axis', axisPointer: { type: 'shadow', shadowStyle: { color: '#8881' } } };
 
-// How the line of a run looks.
+// The style of a run's line.
 const lineOf = (run, width = 2.2) => ({
   type: 'line', name: run.title, symbol: 'circle', symbolSize: 5, itemStyle: { color: tone(run) },
   lineStyle: { color: tone(run), width },
 });
 
-// Arrow keys walk through the values of the first series that has any.
+// Arrow keys step through the values of the first series that has any.
 function step(chart, event) {
   const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (event.key === 'Escape') chart.instance?.dispatchAction({ type: 'hideTip' });
@@ -138,7 +138,7 @@ function step(chart, event) {
 const redrawAll = () => charts.forEach(redraw);
 darkMedia.addEventListener('change', () => { choose({}); redrawAll(); });
 
-// On paper everything is light, open and drawn; layout changes only after this, so charts get their width here.
+// Prints are light, with all parts open and drawn; charts get their width here, before the layout changes.
 const PAPER = 680; // pixels between the margins of A4 or Letter, at most
 const onScreen = { theme: undefined, closed: [] };
 addEventListener('beforeprint', () => {

@@ -1,11 +1,11 @@
-// Classes: who has which, and what is taken for what.
+// Classes: those of each client, and confusions.
 
-// A client's confusions come as label, predicted class and number of images, one triple after the other.
+// A client's confusions are flat triples of label, predicted class and number of images.
 function eachTriple(triples, visit) {
   for (let i = 0; i < triples.length; i += 3) visit(triples[i], triples[i + 1], triples[i + 2]);
 }
 
-// Counts by label and predicted class, of the chosen client or of all, without classes that do not occur.
+// Counts by label and predicted class, of the selected client or of all, without classes that do not occur.
 function confused(run) {
   const chosen = clientNumber(run, state.client);
   const [cells, labels, columns] = [new Map(), new Map(), new Set()];
@@ -55,13 +55,13 @@ function confusionOption() {
     // not a series of type heatmap: its layers do not print
     series: [{ type: 'custom', progressive: 0, data: values, renderItem: (_, api) => confusionCell(api, look) }],
     tooltip: tooltip(({ value: [x, y, n, part] }) => [
-      columns[x] === rows[y] ? `${names[rows[y]]}: recognised` : `${names[rows[y]]} taken for ${names[columns[x]]}`,
+      columns[x] === rows[y] ? `${names[rows[y]]}: correct` : `${names[rows[y]]} predicted as ${names[columns[x]]}`,
       [['test images', `${count(n)} of ${count(labels.get(rows[y]))}`], ['share', `${(100 * part).toFixed(1)} %`]],
     ]),
   };
 }
 
-// The most frequent mistakes of the chosen client or of all, as a table.
+// The most frequent errors of the selected client or of all, as a table.
 function mistakesOf(run) {
   const { cells, labels } = confused(run);
   const names = run.data.classes;
@@ -70,20 +70,20 @@ function mistakesOf(run) {
   if (!rows.length) return [];
   const share = (row) => row.n / labels.get(row.label);
   const shown = table({
-    label: 'Most frequent mistakes', rows, limit: 5,
+    label: 'Most frequent errors', rows, limit: 5,
     columns: [
       { title: 'class', value: (row) => names[row.label] },
-      { title: 'taken for', value: (row) => names[row.predicted] },
+      { title: 'predicted as', value: (row) => names[row.predicted] },
       { title: 'test images', number: true, value: (row) => row.n, cell: (row) => `${count(row.n)} of ${count(labels.get(row.label))}` },
       { title: 'share %', number: true, value: share, cell: (row) => (100 * share(row)).toFixed(1) },
     ],
   });
-  return [el('h3', {}, 'Most frequent mistakes'), shown.node];
+  return [el('h3', {}, 'Most frequent errors'), shown.node];
 }
 
 const partitionHeight = () => Math.max(200, Math.min(760, focus().data.classes.length * 26 + 90));
 
-// Client, class and number of test images, wherever there are any.
+// Client, class and number of test images.
 function imagesByClass(run) {
   return run.confusion.flatMap((triples, client) => {
     const counts = new Map();
@@ -118,15 +118,15 @@ function partitionOption() {
         .map((value) => ({ value, itemStyle: { opacity: faded(value[0]) ? 0.2 : 0.85 } })),
     })),
     tooltip: tooltip(({ value: [client, label, n] }) => [names[client], [
-      [run.data.classes[label], plural(n, 'test image')], ['training images in all', count(train[client])],
+      [run.data.classes[label], plural(n, 'test image')], ['training images in total', count(train[client])],
     ]]),
   };
 }
 
 function noPredictions(run) {
-  if (!isComplete(run)) return 'Predictions are written at the end of a run: there are none yet.';
-  if (run.deployed && !run.missing.length) return 'Not every site shares its predictions, so there is nothing to count here.';
-  return 'The predictions of this run are missing: see the top of the page.';
+  if (!isComplete(run)) return 'No predictions yet: they are written at the end of a run.';
+  if (run.deployed && !run.missing.length) return 'Unavailable, since not every site shares its predictions.';
+  return 'The predictions of this run are missing: see the notes.';
 }
 
 function classes() {
@@ -134,17 +134,17 @@ function classes() {
   const bubbles = addChart('Classes of each client', partitionHeight, partitionOption);
   const [what, dots] = [el('p', { class: 'note' }), el('p', { class: 'note' })];
   const mistakes = el('div');
-  section('confusion', 'Confusion', 'What is taken for what', null, what, chart.node, mistakes);
-  section('partition', 'Classes', 'Who has which classes', null, dots, bubbles.node);
+  section('confusion', 'Confusion', 'Confusion matrix', null, what, chart.node, mistakes);
+  section('partition', 'Classes', 'Classes of the clients', null, dots, bubbles.node);
   onChange(() => {
     const run = focus();
     const who = clientNumber(run, state.client) >= 0 ? state.client : 'all clients';
     const there = run.confusion.length > 0;
-    what.textContent = there ? `Test images of ${who}${runs.length > 1 ? `, ${run.title}` : ''}: a row is a true class, a column what was `
-      + 'predicted; the colour grows with the square root of the share, so that rare mistakes are seen. Classes that do not occur are left out.'
+    what.textContent = there ? `Test images of ${who}${runs.length > 1 ? `, ${run.title}` : ''}: rows are true classes, columns predicted `
+      + 'ones; colours show the square root of the share, so that rare errors are visible. Classes that do not occur are not shown.'
       : noPredictions(run);
-    dots.textContent = there ? 'The dot’s area is the number of test images that a client has of a class.'
-      : 'Which classes a client has is read from its predictions; how many images it has is in the table of clients.';
+    dots.textContent = there ? 'The area of a dot is the number of a client’s test images of a class.'
+      : 'Unavailable without predictions; the table of clients lists their numbers of images.';
     mistakes.replaceChildren(...mistakesOf(run));
     chart.refresh();
     bubbles.refresh();

@@ -1,4 +1,4 @@
-// Client by client: fairness, bars by client and by domain, the table.
+// Clients: fairness, bars by client and by domain, the table.
 
 const found = (text) => (text ?? '').toLowerCase().includes(state.search);
 const pursue = (name) => choose({ client: state.client === name ? '' : name });
@@ -84,10 +84,10 @@ function fairness() {
     columns: [
       { title: isMerged ? 'method' : 'run', value: (run) => run.title, cell: key },
       column('mean %', (run) => run.totals.accuracy),
-      column('std over clients', (run) => run.totals.accuracy_std),
+      column('standard deviation', (run) => run.totals.accuracy_std),
       column('worst tenth %', (run) => run.totals.accuracy_worst_decile),
-      column('worst client %', (run) => run.totals.accuracy_min),
-      ...(isMerged ? [] : [{ title: 'who', value: (run) => run.clients.name[extreme(run, 1)] }, column('best − worst', gap)]),
+      column('minimum %', (run) => run.totals.accuracy_min),
+      ...(isMerged ? [] : [{ title: 'worst client', value: (run) => run.clients.name[extreme(run, 1)] }, column('best minus worst', gap)]),
       column('all images pooled %', (run) => run.totals.accuracy_pooled),
     ],
   });
@@ -140,12 +140,12 @@ function clients() {
   const controls = el('div', { class: 'controls' }, el('label', {}, 'Search', search),
     selection('Order', orders, state.order, (order) => choose({ order })));
   const tested = runs.some((run) => known(run.totals.accuracy));
-  const node = section('clients', 'Clients', 'Clients', 'Every client is tested on its own images. Click a bar or a name to follow '
-    + 'that client on the whole page.', ...(tested ? [el('h3', {}, 'Fairness'), fair.node, el('h3', {}, 'Accuracy of each client'),
+  const node = section('clients', 'Clients', 'Clients', 'Every client is tested on its own images. Click a bar or a name to highlight '
+    + 'a client on the whole page.', ...(tested ? [el('h3', {}, 'Fairness'), fair.node, el('h3', {}, 'Accuracy of each client'),
     controls, legend(), bars.node] : []));
   if (runs.some((run) => Object.keys(run.domains).length)) {
-    node.append(el('h3', {}, 'By domain'), el('p', { class: 'note' }, 'Mean over the clients of each domain; the thin line is one '
-      + 'standard deviation over them.'), domains.node);
+    node.append(el('h3', {}, 'By domain'), el('p', { class: 'note' }, 'Mean ± standard deviation over the clients of each domain.'),
+      domains.node);
     onChange(domains.refresh);
   }
   node.append(title, each.node, later);

@@ -1,10 +1,10 @@
-// What it cost: bytes and seconds; and what it was made with.
+// Cost: bytes and seconds; configuration and manifest.
 
 const BYTES = [['B', 1], ['KiB', 2 ** 10], ['MiB', 2 ** 20], ['GiB', 2 ** 30], ['TiB', 2 ** 40]];
 const SECONDS = [['seconds', 1], ['minutes', 60], ['hours', 3600]];
 const PHASES = [['training', 'train', 1], ['evaluation', 'evaluate', 0.42]]; // name, key, opacity
 
-// The largest unit that `value` has at least two of: ticks of an axis are round numbers of it.
+// The largest unit that is at most half of `value`, for round ticks.
 const unitOf = (value, units) => units.findLast(([, size]) => value >= 2 * size) ?? units[0];
 
 function cumulated(values) {
@@ -63,10 +63,10 @@ function timeOption() {
 }
 
 function traffic() {
-  if (runs.every((run) => perClient(run, 'bytes_up') === 0)) return 'Nothing travels here.';
-  if (runs.length > 1) return 'Only what clients share travels; methods that share nothing stay at zero.';
+  if (runs.every((run) => perClient(run, 'bytes_up') === 0)) return 'No communication.';
+  if (runs.length > 1) return 'Only shared parameters are sent; methods without any stay at zero.';
   const [up, down] = ['bytes_up', 'bytes_down'].map((direction) => bytesText(perClient(runs[0], direction)));
-  return `A client sends ${up} and receives ${down} in a round it takes part in: the shared prompts, nothing else.`;
+  return `A client sends ${up} and receives ${down} in a round in which it participates: only the shared parameters.`;
 }
 
 function costs() {
@@ -75,8 +75,8 @@ function costs() {
   const part = (title, note, ...nodes) => el('div', {}, el('h3', {}, title), el('p', { class: 'note' }, note), ...nodes);
   section('costs', 'Cost', 'Communication and time', null, el('div', { class: 'pair' },
     part('Communication', traffic(), legend(), sent.node),
-    part('Time by phase', runs.some((run) => run.deployed) ? 'All clients together; of real sites as the server sees it, waiting included.'
-      : 'On the machine that ran it, all clients together.', time.node)));
+    part('Time by phase', runs.some((run) => run.deployed) ? 'All clients together; for real sites measured by the server, including waiting.'
+      : 'All clients together, on the machine of the run.', time.node)));
   onChange(() => { sent.refresh(); time.refresh(); });
 }
 
@@ -108,7 +108,7 @@ function origin() {
     el('details', {}, el('summary', {}, 'Manifest: versions, digests, machine'), manifest));
   onChange(() => {
     const which = runs.length > 1 ? `${focus().title}. ` : '';
-    what.textContent = `${which}Everything that determines the run, and what it was made with.`;
+    what.textContent = `${which}All settings of the run, and its versions and digests.`;
     fill();
   });
 }

@@ -18,7 +18,7 @@ function el(tag, attributes = {}, ...children) {
 const ONE_PERCENT = 10_000;
 const known = (value) => value !== null && value !== undefined;
 function percent(share, digits = 1) {
-  const steps = 10 ** digits; // halves are rounded up, as people do
+  const steps = 10 ** digits; // halves are rounded up
   return known(share) ? (Math.round((share * steps) / ONE_PERCENT) / steps).toFixed(digits) : '–';
 }
 const count = (n) => (known(n) ? n.toLocaleString('en-US') : '–');
@@ -37,14 +37,14 @@ function duration(seconds) {
   return seconds < 6000 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-// The run that is shown in detail at first: the best of those that were looked into.
+// The run initially shown in detail: the best of the analysed ones.
 function bestRun() {
   const accuracy = (i) => [typeof (runs[i].analysis ?? '') === 'object', runs[i].totals.accuracy ?? -1];
   const isBetter = ([seen, share], [otherSeen, other]) => (seen === otherSeen ? share > other : seen);
   return runs.reduce((best, _, i) => (isBetter(accuracy(i), accuracy(best)) ? i : best), 0);
 }
 
-// What is chosen, and who wants to know.
+// The current choices and their listeners.
 const state = {
   shown: new Set(), focus: bestRun(), client: '', // lines in the charts; the run in detail; a client's name
   lines: false, spread: 'std', order: 'name', search: '',
@@ -58,7 +58,7 @@ function choose(changes) {
 const focus = () => runs[state.focus];
 const clientNumber = (run, name) => run.clients.name.indexOf(name);
 
-// `short` is the section's name among the links.
+// `short` is the section's name in the links.
 function section(id, short, title, note, ...children) {
   const node = el('section', { id, 'data-short': short, 'aria-labelledby': `${id}-title` }, el('h2', { id: `${id}-title` }, title));
   if (note) node.append(el('p', { class: 'note' }, note));
@@ -70,7 +70,7 @@ function section(id, short, title, note, ...children) {
 const swatch = (run) => el('span', { class: 'swatch', tone: tone(run) });
 const key = (run) => el('span', { class: 'key' }, swatch(run), run.title);
 
-// Which line is which run; nothing where there is one run only.
+// Colours of the runs; empty for a single run.
 function legend() {
   const node = el('div', { class: 'legend' });
   if (runs.length > 1) onChange(() => node.replaceChildren(...shownRuns().map(key)));
@@ -109,7 +109,7 @@ function table({ columns, rows, label, sort = null, limit = 100, mark = () => fa
     const value = columns[by].value;
     return [...filtered].sort((a, b) => {
       const [x, y] = [value(a), value(b)];
-      if (!known(x) || !known(y)) return Number(known(y)) - Number(known(x)); // what is not known comes last
+      if (!known(x) || !known(y)) return Number(known(y)) - Number(known(x)); // unknown values last
       const order = typeof x === 'number' ? x - y : String(x).localeCompare(String(y), 'en', { numeric: true });
       return down ? -order : order;
     });

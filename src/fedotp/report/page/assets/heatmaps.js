@@ -1,4 +1,4 @@
-// Where prompts look: similarity and plan as a heat map over the image.
+// Heat maps of similarity and plan over the image.
 
 const HEAT = ['#000004', '#1b0c41', '#4a0c6b', '#781c6d', '#a52c60', '#cf4446', '#ed6925', '#fb9b06', '#f7d13d', '#fcffa4'];
 
@@ -51,7 +51,7 @@ function overlay(map, values, title, digits) {
 
 function mapRow(map, mass) {
   const right = map.label === map.predicted;
-  const verdict = right ? ', recognised' : `, taken for ${map.predicted}`;
+  const verdict = right ? ', correct' : `, predicted as ${map.predicted}`;
   const own = el('figure', {}, el('div', { class: 'frame' }, picture(map)), el('figcaption', {}, strong(map.label), verdict));
   return el('div', { class: 'map' }, own, map.prompts.flatMap((prompt) => [
     overlay(map, prompt.similarity, `${prompt.kind}: similarity`, 3),
@@ -59,7 +59,7 @@ function mapRow(map, mass) {
   ]));
 }
 
-// The panel of maps; `show` gives it other maps, and the mass to begin with.
+// The panel of maps; `show` sets its maps and the initial mass.
 function heatmaps() {
   let maps = [];
   const rows = el('div', { class: 'maps' });
@@ -67,8 +67,8 @@ function heatmaps() {
   const chosen = el('output', { class: 'numbers' });
   const massControl = el('label', {}, 'Mass', mass, chosen);
   const client = el('select', { 'aria-label': 'Client of the maps', onchange: () => fill() });
-  const node = el('div', {}, el('h3', {}, 'Where prompts look'), el('p', { class: 'note' }, 'For the image’s own class: how similar a '
-    + 'patch is to a prompt, and how much of the prompt’s mass transport gives it. Each map has its own scale, from little (dark) to much (light).'),
+  const node = el('div', {}, el('h3', {}, 'Where prompts look'), el('p', { class: 'note' }, 'For the image’s own class: similarity of '
+    + 'each patch to the prompt, and share of the prompt’s mass in the transport plan. Each map has its own scale, from low (dark) to high (light).'),
   el('div', { class: 'controls' }, el('label', {}, 'Client', client), massControl), rows);
   const masses = () => Object.keys(maps[0]?.prompts[0]?.plans ?? {}).sort((a, b) => a - b);
 

@@ -1,4 +1,4 @@
-// What clients know of their limits: sets of classes that are to hold the true one, and images unlike a client's own.
+// Prediction sets of clients, and flags on images unlike a client's own.
 
 const limitsOf = () => focus().analysis?.limits ?? null;
 const inHundred = (value) => (known(value) ? (100 * value).toFixed(1) : null);
@@ -11,12 +11,12 @@ function limitsTable(found) {
     label: 'Limits of clients', rows: found.clients, mark: (row) => row.client === state.client,
     columns: [
       { title: 'client', value: (row) => row.client },
-      { title: 'images', number: true, value: (row) => row.images },
-      { title: 'covered %', number: true, value: (row) => row.coverage, cell: range },
+      { title: 'calibration images', number: true, value: (row) => row.images },
+      { title: 'coverage %', number: true, value: (row) => row.coverage, cell: range },
       { title: 'classes in a set', number: true, value: (row) => row.size, cell: (row) => row.size.toFixed(2) },
-      ...(together ? [share('covered, calibrated by all, %', 'by_all')] : []),
-      share('own flagged %', 'flagged'),
-      ...(together ? [share('others’ flagged %', 'others_flagged')] : []),
+      ...(together ? [share('coverage, calibrated with all, %', 'by_all')] : []),
+      share('own images flagged %', 'flagged'),
+      ...(together ? [share('others’ images flagged %', 'others_flagged')] : []),
     ],
   }).node;
 }
@@ -30,10 +30,10 @@ function limits() {
     const found = limitsOf();
     node.hidden = !found;
     if (!found) return;
-    said.textContent = `Half of a client’s test images calibrate, and on the other half the sets of classes are to hold the true one in ${
-      Math.round(100 * found.asked)} of 100 images, no set being empty: means over 100 divisions, and the range of 95 of them. A client that is right more `
-      + 'often than that has sets of one class. With images of all clients together the promise holds for all of them together, not for each. '
-      + 'Flagged are images that look unlike the client’s own: of these one in twenty.';
+    said.textContent = `Half of a client’s test images are used for calibration, the other half for testing prediction sets of ${
+      Math.round(100 * found.asked)} % coverage: means over 100 random divisions, and the range of 95 of them. Sets are never empty, so a client with `
+      + 'a higher accuracy has a higher coverage. With images of all clients, the coverage is guaranteed on average over clients, not for each. '
+      + 'Flagged images look unlike the client’s own, of which at most 5 % are flagged.';
     shown.replaceChildren(limitsTable(found));
   });
 }

@@ -1,4 +1,4 @@
-// Runs that differ in split and seed only are shown as one: means over them, and how much they vary.
+// Runs that differ only in split and seed are shown as one: means and standard deviations.
 
 const meanOf = (values) => {
   const there = values.filter((value) => known(value));
@@ -9,14 +9,14 @@ const stdOf = (values) => {
   return values.length > 1 ? Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1)) : 0;
 };
 
-// Rounds that all of the tables have, and a function that gives the values of a column in such a round.
+// Rounds that all tables have, and a function that returns the values of a column in such a round.
 function inCommon(tables) {
   const rounds = tables.length ? tables[0].round.filter((round) => tables.every((table) => table.round.includes(round))) : [];
   const at = (column) => rounds.map((round) => tables.map((table) => table[column][table.round.indexOf(round)]));
   return [rounds, at];
 }
 
-// Of the mean over clients: its mean over runs, their standard deviation, the lowest and the highest run.
+// Mean, standard deviation, minimum and maximum over runs of the mean over clients.
 function mergedCurve(members) {
   const [round, at] = inCommon(members.map((run) => run.curve).filter((curve) => curve.round.length));
   const accuracy = at('mean');
@@ -33,7 +33,7 @@ function mergedTraining(members) {
   return { round, ...Object.fromEntries(columns.map((column) => [column, at(column).map(meanOf)])) };
 }
 
-// The same clients have the same images only in runs of one split: that of the run in detail, if it is among them.
+// Runs with the same split, in which clients have the same images: that of the run in detail, if possible.
 function sameSplit(members) {
   const split = (run) => run.config.partition?.seed;
   const same = members.filter((run) => split(run) === split(focus()));
@@ -53,7 +53,7 @@ function mergedDomains(members) {
   }));
 }
 
-// In the shape of a run, as far as charts of several runs and the table of fairness read one.
+// Merged runs in the shape of a run, for charts of several runs and the table of fairness.
 function merge(all) {
   const complete = all.filter((run) => run.state === 'complete');
   const members = complete.length ? complete : all;

@@ -1,11 +1,11 @@
-// The top of the page: what was run and what came out, in words; the choice of runs; the comparison.
+// The top of the page: runs and results in words; the choice of runs; the comparison; warnings and notes.
 
 const SCHEMES = {
   iid: 'every client has the same share of every class',
-  pathological: 'every client has classes of its own',
-  dirichlet: 'classes mixed unevenly',
+  pathological: 'clients have disjoint classes',
+  dirichlet: 'clients have different class frequencies',
   domain: 'a client per domain',
-  'domain-dirichlet': 'domains divided among clients, their classes mixed unevenly',
+  'domain-dirichlet': 'several clients per domain, with different class frequencies',
   coarse: 'clients grouped by coarse label',
   quantity: 'the same classes everywhere, unequal amounts',
 };
@@ -15,14 +15,14 @@ const isComplete = (run) => run.state === 'complete';
 const nClients = (run) => run.clients.name.length;
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 
-// The client with the lowest (sign 1) or highest (sign -1) accuracy; those that joined later do not count.
+// The client with the lowest (sign 1) or highest (sign -1) accuracy, without those that joined later.
 function extreme(run, sign) {
   const { accuracy, joined } = run.clients;
   const numbers = accuracy.map((_, i) => i).filter((i) => !joined[i] && known(accuracy[i]));
   return numbers.reduce((best, i) => (best === -1 || sign * accuracy[i] < sign * accuracy[best] ? i : best), -1);
 }
 
-// Bytes that one client sends (bytes_up) or receives (bytes_down) in a round it takes part in, on average.
+// Bytes that a client sends (bytes_up) or receives (bytes_down) on average in a round in which it participates.
 function perClient(run, direction) {
   const times = sum(run.training[direction === 'bytes_up' ? 'answered' : 'sampled']);
   return times ? sum(run.training[direction]) / times : 0;
@@ -40,51 +40,67 @@ function splitText(run) {
 function header() {
   const one = runs.length === 1;
   const names = [...new Set(runs.map((run) => run.data.name))];
-  const checks = one ? runs[0].checks : data.comparison;
-  const ofRuns = (key) => runs.flatMap((run) => run[key].map((said) => (one ? said : `${run.title}: ${said}`)));
+  const { warnings, remarks } = findNotes();
+  const counts = [warnings.length && plural(warnings.length, 'warning'), remarks.length && plural(remarks.length, 'note')];
   const top = document.getElementById('top');
   top.append(
     el('p', { class: 'eyebrow' }, 'fedotp report'),
     el('h1', {}, one ? `${runs[0].method.title} on ${names[0]}` : `${runs.length} runs on ${names.join(', ')}`),
     el('p', { class: 'lead' }, ...(one ? storyOfOne(runs[0]) : storyOfMany())),
-    ...runs.filter((run) => !isComplete(run)).map((run) => el('p', { class: 'notice', role: 'status' }, incomplete(run))),
-    ...runs.flatMap((run) => run.missing).map((why) => el('p', { class: 'notice' }, `Left out: ${why}`)),
-    ...[...ofRuns('warnings'), ...checks.warnings].map((said) => el('p', { class: 'notice' }, said)),
-    ...[...ofRuns('notes'), ...checks.notes].map((said) => el('p', { class: 'note' }, said)),
+    counts.some(Boolean) ? el('p', { class: 'note' }, el('a', { href: '#notes' }, counts.filter(Boolean).join(', '))) : '',
   );
   if (one) top.append(tiles(runs[0]));
 }
 
+// Sentences of the section of notes: warnings, and other remarks.
+function findNotes() {
+  const one = runs.length === 1;
+  const checks = one ? runs[0].checks : data.comparison;
+  const ofRuns = (key) => runs.flatMap((run) => run[key].map((text) => (one ? text : `${run.title}: ${text}`)));
+  const warnings = [
+    ...runs.filter((run) => !isComplete(run)).map(incomplete), ...runs.flatMap((run) => run.missing).map((why) => `Missing: ${why}`),
+    ...ofRuns('warnings'), ...checks.warnings,
+  ];
+  return { warnings, remarks: [...ofRuns('notes'), ...checks.notes] };
+}
+
+function notesSection() {
+  const { warnings, remarks } = findNotes();
+  if (!warnings.length && !remarks.length) return;
+  section('notes', 'Notes', 'Notes', null, ...warnings.map((text) => el('p', { class: 'notice' }, text)),
+    ...remarks.map((text) => el('p', { class: 'note' }, text)));
+}
+
 function incomplete(run) {
   const who = runs.length === 1 ? 'This run' : run.title;
-  const rest = run.state === 'running' ? 'it is running' : 'it has stopped';
-  return `${who} is not complete: ${count(run.rounds.done)} of ${plural(run.rounds.planned, 'round')} are done, and ${rest}. `
-    + 'What is here is what there was when the page was made.';
+  return `${who} is not complete: ${count(run.rounds.done)} of ${plural(run.rounds.planned, 'round')} are done, and it `
+    + `${run.state === 'running' ? 'is running' : 'has stopped'}. The page shows its state at ${data.made}.`;
 }
 
 function storyOfOne(run) {
   const { totals, clients } = run;
   const words = [strong(plural(nClients(run), 'client'))];
   if (run.training.round.length) {
-    words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)' : '');
-  } else words.push(isComplete(run) ? ' took part, without training' : ' have not trained yet');
+    words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)'
+      : isComplete(run) ? '' : ` of ${count(run.rounds.planned)}`);
+  } else words.push(isComplete(run) ? ' were tested without training' : ' have not trained yet');
   words.push(` with the backbone ${run.backbone}; ${splitText(run)}.`);
   if (!known(totals.accuracy)) return [...words, noScores(run)];
   const worst = extreme(run, 1);
-  words.push(' On its own test images a client is right ', strong(`${percent(totals.accuracy)}\u00a0%`),
-    ` of the time on average (± ${percent(totals.accuracy_std)} between clients)`);
-  if (worst >= 0) words.push(`; the worst, ${clients.name[worst]}, ${percent(clients.accuracy[worst])}\u00a0%`);
+  words.push(' The mean accuracy of clients on their own test images is ', strong(`${percent(totals.accuracy)}\u00a0%`),
+    ` (standard deviation ${percent(totals.accuracy_std)})`);
+  if (worst >= 0) words.push(`; the worst client, ${clients.name[worst]}, has ${percent(clients.accuracy[worst])}\u00a0%`);
   return [...words, '.', ...controlsOf(run)];
 }
 
-// The scores of controls, which learn less than the method.
+// The accuracies of controls.
 function controlsOf(run) {
   const scores = Object.entries(run.controls).map(([name, accuracy]) => `${name} ${percent(accuracy)}\u00a0%`);
   return scores.length ? [` Controls: ${scores.join(', ')}.`] : [];
 }
 
-// Why there is no accuracy.
-const noScores = (run) => (run.deployed && isComplete(run) ? ' No site reports how well it does.' : ' It has not been evaluated yet.');
+// Reason for a missing accuracy.
+const noScores = (run) => (run.deployed && isComplete(run) ? ' No site reports its accuracy.' : ' It has not been evaluated yet.');
 
 function storyOfMany() {
   const complete = data.comparison.rows.filter((row) => row.cells[0]);
@@ -94,23 +110,22 @@ function storyOfMany() {
   const splits = [...new Set(runs.map(splitText))];
   const words = [`${least === most ? '' : `${count(least)} to `}${plural(most, 'client')}; ${splits.length > 2 ? `${splits.length} kinds of split` : splits.join('; ')}.`];
   if (!data.comparison.rows.length) return [...words, ' All of them are controls.'];
-  if (!rows.length) return [...words, runs.some(isComplete) ? ' No site reports how well it does.' : ' None of the runs is complete yet.'];
+  if (!rows.length) return [...words, runs.some(isComplete) ? ' No site reports its accuracy.' : ' None of the runs is complete yet.'];
   const accuracy = (row) => `${percent(Math.round(1e6 * row.cells[0].value))}\u00a0%`;
-  words.push(' On its own test images a client is right most often with ',
-    strong(`${rows[0].label}: ${accuracy(rows[0])}`), ' on average');
+  words.push(' Highest mean accuracy of clients on their own test images: ', strong(`${rows[0].label} ${accuracy(rows[0])}`));
   rows.slice(1, 5).forEach((row, i) => words.push(i === 0 ? '; ' : ', ', `${row.label} ${accuracy(row)}`));
   words.push(rows.length > 5 ? ` and ${rows.length - 5} more below.` : '.');
   words.push(...cautions(rows[0]));
   const sameData = new Set(runs.map((run) => run.data.name)).size === 1;
-  return sameData ? words : [...words, ' The runs are on different data: what is more accurate need not be better.'];
+  return sameData ? words : [...words, ' The runs have different data, so their accuracies are not comparable.'];
 }
 
-// Whether the first may be called first: differences are known to one row only, the reference.
+// Cautions on the first row: only differences from the reference are known.
 function cautions(first) {
   const { reference, lines } = data.comparison.differences;
   const word = (line) => line[line.length - 1];
   const unclear = lines.filter((line) => !/^(above|below) /.test(word(line)));
-  if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each is not enough to say which is better.'] : [];
+  if (lines.every((line) => line[2] === '-')) return lines.length ? [' One run of each is not enough to rank them.'] : [];
   const own = unclear.find(([name]) => name === first.label);
   if (own) return [` Against ${reference}: ${word(own)}.`];
   return first.label === reference && unclear.length
@@ -133,7 +148,7 @@ function tiles(run) {
     );
   }
   const time = isComplete(run) ? `${duration(run.seconds.train)} of training` : `of ${count(planned)}`;
-  const received = run.training.round.length ? `${bytesText(perClient(run, 'bytes_down'))} received` : 'nothing travels';
+  const received = run.training.round.length ? `${bytesText(perClient(run, 'bytes_down'))} received` : 'no communication';
   shown.push(tile(count(done), '', done === 1 ? 'round' : 'rounds', time),
     tile(...bytes(perClient(run, 'bytes_up')), 'sent by a client in a round', received));
   return el('div', { class: 'tiles' }, shown);
@@ -168,7 +183,7 @@ function chooser() {
   return el('fieldset', { class: 'runs' }, el('legend', {}, 'Runs in the charts'), boxes);
 }
 
-// Mark the link of the section that is being read.
+// Mark the link of the visible section.
 function follow(sections, links) {
   const mark = (id) => links.forEach((link) => link.setAttribute('aria-current', String(link.hash === `#${id}`)));
   const seen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting)
@@ -203,15 +218,15 @@ function comparison() {
     ],
   });
   const node = section('comparison', 'Comparison', 'Comparison', 'Accuracy is the mean over clients after the last round, '
-    + 'with prior the accuracy with each client’s class frequencies added to its logits, best that of the best round (chosen on the test images), last 5 the mean over the last five rounds. With several '
-    + 'runs, numbers are means over splits and seeds, ± their standard deviation. Bold: the highest; its difference to the '
-    + 'next need not be significant. A method marked (!) is no better than a control.', shown.node);
-  node.append(...toldApart(), ...differences());
+    + '“with prior” adds the logarithm of each client’s class frequencies to its logits, “best” is the best round (chosen on the test '
+    + 'images), “last 5” the mean over the last five rounds. Numbers of several runs are means over splits and seeds, ± standard '
+    + 'deviation. Bold: the highest, not necessarily significantly. (!): see the notes on controls.', shown.node);
+  node.append(...pairedDifferences(), ...differences());
   onChange(shown.fill);
 }
 
-// Differences between methods, pair by pair, and what can be said of them.
-function toldApart() {
+// Paired differences between methods, with verdicts.
+function pairedDifferences() {
   const { titles, lines, note } = data.comparison.differences;
   if (!lines.length) return [];
   const shown = table({
@@ -235,12 +250,12 @@ function differences() {
     return { title: run.title, value: (row) => row.values[first], cell: (row) => setting(row.values[first]) };
   });
   const rows = data.differences.filter((row) => !isMerged || !['seed', 'partition.seed'].includes(row.key));
-  if (!rows.length) return [el('p', { class: 'note' }, 'The runs differ in split and seed only.')];
+  if (!rows.length) return [el('p', { class: 'note' }, 'The runs differ only in split and seed.')];
   const shown = table({
     label: 'Differing settings', rows,
     columns: [{ title: 'setting', value: (row) => row.key, cell: (row) => el('span', { class: 'mono' }, row.key) }, ...columns],
   });
-  return [el('h3', {}, 'Settings in which the runs differ'), shown.node];
+  return [el('h3', {}, 'Differing settings'), shown.node];
 }
 
 function setting(value) {

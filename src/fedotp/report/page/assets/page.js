@@ -4,6 +4,7 @@ header();
 if (runs.length > 1) comparison();
 sites();
 accuracy();
+notesSection();
 views();
 clients();
 classes();
@@ -14,4 +15,4 @@ analysisSection();
 origin();
 toolbar();
 document.getElementById('foot').append(el('p', {}, `Made by fedotp ${data.fedotp} on ${data.made} from `
-  + `${runs.map((run) => run.name).join(' · ')}. Charts: Apache ECharts, Apache-2.0. This page is one file: it loads nothing and sends nothing.`));
+  + `${runs.map((run) => run.name).join(' · ')}. Charts: Apache ECharts, Apache-2.0. This page is a single file without network access.`));

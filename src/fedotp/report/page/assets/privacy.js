@@ -1,21 +1,21 @@
-// Privacy from above, as accounted for, and from below, as found out by attacking.
+// Privacy: upper bounds from the accountant, lower bounds from attacks.
 
 const LOOKED_AT = { releases: 'every release', global: 'the shared prompt', personal: 'clients’ own classifiers' };
-const TARGETS = { global: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'most that the account allows' };
-const ATTACKS = { loss: 'loss', learned: 'loss below zero-shot’s' };
-const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'none promised');
+const TARGETS = { global: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'limit by the accountant' };
+const ATTACKS = { loss: 'loss', learned: 'reduction of the loss against zero-shot CLIP' };
+const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'no guarantee');
 const interval = ([value, ...ends], digits, unit = 1) => {
   const [first, ...others] = [value, ...ends].map((number) => (unit * number).toFixed(digits));
   return others.length ? `${first} [${others.join(', ')}]` : first;
 };
 
-// What was spent, as accounted for after every round.
+// Epsilon spent after each round.
 function spentOption() {
   const shown = shownRuns().filter((run) => run.training.epsilon);
   if (!shown.length) return null;
   return {
     grid: grid(), xAxis: rounds(Math.max(...shown.map((run) => run.training.round.at(-1)))),
-    yAxis: yAxis('epsilon, of who has spent most'),
+    yAxis: yAxis('epsilon, maximum over clients'),
     series: shown.map((run) => ({
       ...lineOf(run), showSymbol: false, data: [[0, 0], ...run.training.round.map((round, i) => [round, run.training.epsilon[i]])],
     })),
@@ -38,31 +38,32 @@ function epsilonOption() {
     legend: { top: 0, left: 0, icon: 'roundRect', itemWidth: 12, itemHeight: 8, textStyle: { color: css('muted') } },
     yAxis: categories(bounds.map((bound) => LOOKED_AT[bound.what] ?? bound.what), { inverse: true, axisLabel: { width: narrow() ? 90 : 170 } }),
     series: [
-      bar('at least, found by the audit', 1, (bound) => bound.epsilon),
-      ...(known(upper) ? [bar('at most, by the account', 0.25, (bound) => Math.max(0, upper - bound.epsilon))] : []),
+      bar('at least, from the audit', 1, (bound) => bound.epsilon),
+      ...(known(upper) ? [bar('at most, from the accountant', 0.25, (bound) => Math.max(0, upper - bound.epsilon))] : []),
     ],
     tooltip: tooltip((params) => {
       const bound = bounds[params[0].dataIndex];
       return [LOOKED_AT[bound.what] ?? bound.what, [
         ['at least', bound.epsilon.toFixed(2)], ['at most', epsilonText(upper)],
-        ['right guesses', `${count(bound.right)} of ${count(bound.guesses)}`],
+        ['correct guesses', `${count(bound.right)} of ${count(bound.guesses)}`],
       ]];
     }, byBar),
   };
 }
 
 function auditText({ kind, unit, upper, broken, bounds: [first] }) {
-  const what = kind === 'images' ? 'mislabelled images' : unit === 'site' ? 'made-up sites' : 'made-up gradients';
-  const words = `${count(first.canaries)} canaries, ${what}, each put into a run of the same settings by the toss of a coin. `
-    + `From what was released one guesses which were in; with a confidence of ${(100 * first.confidence).toFixed(0)} % epsilon is no smaller than the lower bound, at delta ${first.delta}. `;
-  if (broken) return `${words}It is above what the account promises: the promise is broken.`;
-  return words + (known(upper) ? `The account, from above, says ${upper.toFixed(2)}.` : 'Nothing is promised from above.');
+  const what = kind === 'images' ? 'mislabelled images' : unit === 'site' ? 'synthetic sites' : 'synthetic gradients';
+  const words = `${count(first.canaries)} canaries (${what}) are each included in a run of the same settings with probability 1/2. `
+    + `The attacker guesses from the releases which were included: epsilon is at least the lower bound with ${(100 * first.confidence).toFixed(0)} % confidence, at delta ${first.delta}. `;
+  if (broken) return `${words}This exceeds the accountant’s upper bound: the guarantee is violated.`;
+  return words + (known(upper) ? `The accountant’s upper bound is ${upper.toFixed(2)}.` : 'There is no privacy guarantee.');
 }
 
 function probeText({ members, others, confidence, fair }) {
-  return `${plural(members, 'image')} trained on against ${count(others)} others of the same clients. An AUC of 0.5 is chance; TPR is the share of members `
-    + `found where so many of the others are taken for members (FPR). Intervals hold together with ${(100 * confidence).toFixed(0)} %. `
-    + (fair ? '' : 'The control separates them, too: they differ in more than membership, and these numbers are not of membership alone. ')
+  return `${plural(members, 'training image')} against ${plural(others, 'other image')} of the same clients. An AUC of 0.5 is chance; the true positive `
+    + 'rate (TPR) is the share of recognised members at the given share of others wrongly taken for members (FPR). '
+    + `Intervals hold jointly with ${(100 * confidence).toFixed(0)} %. `
+    + (fair ? '' : 'The control separates them, too, so these numbers do not measure membership alone. ')
     + 'Stronger attacks may find more.';
 }
 
@@ -70,19 +71,19 @@ function boundTable() {
   const rows = runs.filter((run) => run.privacy?.audit).flatMap((run) => run.privacy.audit.bounds.map((bound) => ({ ...bound, run })));
   const number = (title, value, cell) => ({ title, number: true, value, cell });
   return table({
-    label: 'Epsilon from above and below', rows,
+    label: 'Upper and lower bounds of epsilon', rows,
     columns: [
       ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
-      { title: 'looked at', value: (row) => LOOKED_AT[row.what] ?? row.what },
+      { title: 'attack on', value: (row) => LOOKED_AT[row.what] ?? row.what },
       number('epsilon, at least', (row) => row.epsilon, (row) => row.epsilon.toFixed(2)),
       number('epsilon, at most', (row) => row.run.privacy.audit.upper, (row) => epsilonText(row.run.privacy.audit.upper)),
       number('canaries', (row) => row.canaries, (row) => count(row.canaries)),
-      number('right guesses', (row) => row.right / Math.max(row.guesses, 1), (row) => `${count(row.right)} of ${count(row.guesses)}`),
+      number('correct guesses', (row) => row.right / Math.max(row.guesses, 1), (row) => `${count(row.right)} of ${count(row.guesses)}`),
     ],
   });
 }
 
-// The most that the account allows any attack, as a row of the table.
+// The accountant's limit of any attack, as a row of the table.
 function allowedRow({ allowed }) {
   if (!allowed) return [];
   const tpr = Object.fromEntries(Object.entries(allowed.tpr).map(([share, rate]) => [share, [rate]]));
@@ -112,19 +113,19 @@ function privacy() {
   const looked = runs.filter((run) => run.privacy);
   const isAccounted = runs.some((run) => run.training.epsilon);
   if (!looked.length && !isAccounted) return;
-  const node = section('privacy', 'Privacy', 'Privacy, from above and from below', 'What is promised is accounted for from above; what leaks at least '
-    + 'is found out by attacking. The truth is between the two.');
-  node.append(...looked.filter((run) => run.privacy.problem).map((run) => el('p', { class: 'notice' }, `Left out: ${run.privacy.problem}`)));
+  const node = section('privacy', 'Privacy', 'Privacy', 'The accountant gives an upper bound of epsilon, attacks a lower bound. '
+    + 'The actual leakage is between them.');
+  node.append(...looked.filter((run) => run.privacy.problem).map((run) => el('p', { class: 'notice' }, `Missing: ${run.privacy.problem}`)));
   if (isAccounted) {
-    const chart = addChart('Epsilon spent, round by round', 240, spentOption);
-    node.append(el('h3', {}, 'The account'), chart.node);
+    const chart = addChart('Epsilon spent over rounds', 240, spentOption);
+    node.append(el('h3', {}, 'Epsilon spent'), chart.node);
     onChange(chart.refresh);
   }
   if (looked.some((run) => run.privacy.audit)) {
     const said = el('p', { class: 'note' });
-    const chart = addChart('Epsilon from above and below', () => 100 + 40 * (focus().privacy?.audit?.bounds.length ?? 1), epsilonOption);
+    const chart = addChart('Upper and lower bounds of epsilon', () => 100 + 40 * (focus().privacy?.audit?.bounds.length ?? 1), epsilonOption);
     const shown = boundTable();
-    node.append(el('h3', {}, 'Audit by canaries'), said, chart.node, shown.node);
+    node.append(el('h3', {}, 'Audit with canaries'), said, chart.node, shown.node);
     onChange(() => {
       said.textContent = focus().privacy?.audit ? auditText(focus().privacy.audit) : '';
       said.className = focus().privacy?.audit?.broken ? 'notice' : 'note';
@@ -135,7 +136,7 @@ function privacy() {
   if (looked.some((run) => run.privacy.probe)) {
     const said = el('p', { class: 'note' });
     const shown = attackTable();
-    node.append(el('h3', {}, 'Who was a member?'), said, shown.node);
+    node.append(el('h3', {}, 'Membership inference'), said, shown.node);
     onChange(() => {
       said.textContent = focus().privacy?.probe ? probeText(focus().privacy.probe) : '';
       shown.fill();

@@ -1,4 +1,4 @@
-// Some of the clients: what they have, and how well each method does there.
+// Some of the clients: their images, and the accuracy of each method.
 
 const MANY_CLASSES = 8;
 
@@ -20,15 +20,15 @@ function siteCard(site, run) {
     el('p', { class: 'note' }, plural(run.clients.train[i], 'training image')),
     el('div', { class: 'thumbs' }, pictures.map(([label, image]) => el('img', { src: image, alt: label, title: label }))),
     counts.slice(0, MANY_CLASSES).map(([name, n]) => classBar(name, n, counts[0][1], run)),
-    rest.length ? el('p', { class: 'note' }, `and ${plural(sum(rest.map(([, n]) => n)), 'image')} of ${rest.length} more`) : null,
+    rest.length ? el('p', { class: 'note' }, `and ${plural(sum(rest.map(([, n]) => n)), 'image')} of ${rest.length} more classes`) : null,
     el('ul', { class: 'scores' }, scores.map((words) => el('li', {}, words))));
 }
 
 function sites() {
   if (!runs.some((run) => run.analysis?.sites?.length)) return;
   const cards = el('div', { class: 'sites' });
-  const node = section('sites', 'Sites', 'Some of the sites', 'What a client has: some of its test images, how many there are of each '
-    + 'class, and how often each method is right there.', cards);
+  const node = section('sites', 'Sites', 'Some of the sites', 'Some test images of each client, their number by class, and the '
+    + 'accuracy of each method.', cards);
   onChange(() => {
     const shown = focus().analysis?.sites ?? [];
     cards.replaceChildren(...shown.map((site) => siteCard(site, focus())));

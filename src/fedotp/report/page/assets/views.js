@@ -1,9 +1,9 @@
-// Views: the same classifiers on other images, among other names, and the global part beside them.
+// Views: the same classifiers and the global model on other images and class names.
 
 const viewName = (row) => `${row.view}, ${row.model} model`;
 const drawn = (run) => run.views.filter((row) => row.round?.length > 1);
 
-// Views that are looked at by both models share a colour; the global one is dashed.
+// Both models share the colour of a view; the global one is dashed.
 function viewTone(row) {
   const names = [...new Set(drawn(focus()).map((other) => other.view))];
   const colour = data.colours[names.indexOf(row.view) % data.colours.length];
@@ -38,19 +38,19 @@ function viewTable() {
     columns: [
       ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
       { title: 'view', value: (row) => row.view }, { title: 'model', value: (row) => row.model },
-      { title: 'images', value: (row) => row.what },
-      number('how many', 'images', count), number('classes', 'classes', count), number('clients', 'clients', count),
-      number('last round %', 'last', inPercent), number('best round %', 'best', inPercent), number('which', 'best_round', count),
+      { title: 'test data', value: (row) => row.what },
+      number('images', 'images', count), number('classes', 'classes', count), number('clients', 'clients', count),
+      number('last round %', 'last', inPercent), number('best round %', 'best', inPercent), number('best round', 'best_round', count),
       number('mean of last 5 %', 'last_five', inPercent),
     ],
   });
 }
 
-// Of runs that differ in split and seed only, the means: three lines for each, last, best and mean of the last five.
+// Means over runs that differ only in split and seed: three lines for each, last, best and mean of the last five.
 function comparedViews() {
   const tables = (data.comparison?.views ?? []).flatMap(({ by, titles, lines }) =>
     [el('h3', {}, `Compared: ${by}`), comparedBy(by, titles, lines)]);
-  return tables.length ? [...tables, el('h3', {}, 'Run by run')] : [];
+  return tables.length ? [...tables, el('h3', {}, 'Each run')] : [];
 }
 
 function comparedBy(by, titles, lines) {
@@ -71,9 +71,9 @@ function views() {
   const shown = viewTable();
   const lines = addChart('Accuracy in each view over rounds', () => (narrow() ? 280 : 340), viewsOption);
   const which = el('div', { class: 'legend' });
-  section('views', 'Views', 'Views', 'The same classifiers on other images and among other names. The personal model is what '
-    + 'each client predicts with, the global one the part that the server would send to a newcomer. Numbers are means over clients; '
-    + 'the best round is each view’s own, and chosen on these very images.', ...comparedViews(), shown.node, which, lines.node);
+  section('views', 'Views', 'Views', 'The same classifiers on other images and class names. The personal model is that of each '
+    + 'client, the global one that of a new client. Numbers are means over clients; the best round is that of each view, '
+    + 'chosen on the same test images.', ...comparedViews(), shown.node, which, lines.node);
   onChange(() => which.replaceChildren(...drawn(focus()).map(viewKey)));
   onChange(lines.refresh);
   onChange(shown.fill);
