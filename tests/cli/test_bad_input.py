@@ -44,7 +44,7 @@ CASES = {
     "runs show damaged": "cannot read damaged/manifest.json: Expecting property name enclosed in double quotes",
     "runs list nowhere": "nowhere is not a folder; `fedotp run` makes runs, in runs/ by default",
     "runs list --import none.py": "--import none.py: no such file",
-    "runs list --import some/folder": "--import some/folder: must be a file that ends in .py, or a module",
+    "runs list --import some/folder": "--import some/folder: must be a .py file or a module",
     "config full": "full is not a run: it has no config.toml",
     "figures empty": "no runs in empty; `fedotp run` makes one",
     "figures done --only cruves": "--only cruves: must be of curves, against",

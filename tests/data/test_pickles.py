@@ -204,7 +204,7 @@ def test_a_pipe_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
     path = next(tmp_path.rglob("val1.txt"))
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(FedotpError, match=f"cannot read {re.escape(str(path))}: not a plain file"):
+    with pytest.raises(FedotpError, match=f"cannot read {re.escape(str(path))}: not a regular file"):
         load_dataset("dtd", root=tmp_path)
 
 
@@ -213,7 +213,7 @@ def test_devices_and_gigantic_files_are_refused_unread(read: object, tmp_path: P
     (tmp_path / "endless").symlink_to("/dev/zero")
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 40)
-    for name, reason in (("endless", "not a plain file"), ("holes", "at most")):
+    for name, reason in (("endless", "not a regular file"), ("holes", "at most")):
         with pytest.raises(FedotpError, match=f"cannot read .*{name}: .*{reason}"):
             read(tmp_path / name)  # type: ignore[operator]
 
