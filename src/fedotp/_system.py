@@ -84,7 +84,9 @@ def shortage(error: BaseException) -> str | None:
     if not (raised or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM):
         return None
     said = f" ({one_line(error, 160)})" if words else ""
-    return f"not enough memory{said}; close other programs, or lower compute.group_size or the batch sizes; saved data remain"
+    return (
+        f"not enough memory{said}; close other programs or lower compute.group_size or batch sizes; saved data are kept"
+    )
 
 
 _sharing = 1  # processes on one GPU, including this one

@@ -28,7 +28,8 @@ class PrivacySettings:
         delta: of (epsilon, delta): the probability that the promise may fail with; well below 1 / (number of units).
         epsilon: the budget: the run ends before more is spent; 0 for no limit.
         private: with "example" and "group", treat what clients keep as what they send; what they predict with, and
-            export, is then covered too. Otherwise it learns without noise, and what is sent learns without it.
+            export, is then covered too. If false, private parameters train without noise, and shared ones never see
+            them.
     """
 
     unit: Unit = "none"
