@@ -37,7 +37,7 @@ class OptimizerSettings:
             the gradient, "adamw" to the step.
         lr: learning rate eta, or the source of the method's own: its "paper", a search on the backbone "mini", or the
             same with the cosine schedule ("falling"). A run records the number.
-        momentum: momentum of "sgd", and the first beta of "adam" and "adamw".
+        momentum: momentum of "sgd" ("adam" and "adamw" always use 0.9).
         weight_decay: weight decay.
         beta2: decay of the mean square of "adam" and "adamw".
         epsilon: number added to the root of the mean square, for "adam" and "adamw".

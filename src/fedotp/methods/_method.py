@@ -250,7 +250,7 @@ class Method(ABC):
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """Compute the objective from class features (C, N, K, e) of `training_prompts`: Eq. 2, then the penalty, if any.
+        """Compute the objective from class features (C, N, K, e) of `training_prompts`: Eq. 2, then any penalty.
 
         The first term is the mean over images (C,) or, with `batch.apart`, the loss of each image (C, B), which must
         not depend on other images. The others (C,) must not depend on images. A method with another objective

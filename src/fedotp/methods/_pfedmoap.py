@@ -102,7 +102,7 @@ class PFedMoAP(Method):
         }
 
     def private(self, task: Task) -> Parameters:
-        """Return the client's last prompt (1, s, d), its gating network, and its stage (1: trained, 2: with experts)."""
+        """Return the client's last prompt (1, s, d), gating network, and stage (1: trained, 2: with experts)."""
         width = _width(task.clip.config.embed_dim)
         layers = {
             "gate_in": (3 * width, width),  # queries, keys, values
