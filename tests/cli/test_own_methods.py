@@ -151,14 +151,14 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
     [
         ("x = 1\ny = z", "line 2: NameError: name 'z' is not defined"),
         ("def f(:\n", "SyntaxError: "),
-        ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a class made"),
+        ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a subclass"),
         (
             "from fedotp.methods import METHODS, CoOp\nMETHODS['moored'] = CoOp",
-            "line 2: METHODS['moored'] is a method that calls itself 'coop'",
+            "line 2: METHODS['moored']: its name must be 'moored', got 'coop'",
         ),
         (
             "from fedotp.methods import METHODS, CoOp\nclass Mine(CoOp):\n    ...\nMETHODS['coop'] = Mine",
-            "line 4: fedotp itself has a method coop; give Mine another name",
+            "line 4: fedotp already has a method coop; rename Mine",
         ),
     ],
 )

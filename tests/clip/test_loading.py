@@ -130,7 +130,7 @@ def test_a_clips_own_text_features_in_a_table_score_as_it_does(tmp_path: Path) -
     for use in (lambda: table.tokenizer, lambda: table.encode_text(torch.zeros(1, 4))):
         with pytest.raises(FedotpError, match=r'^this backbone has no text tower, .*: set prompt.space = "features" '):
             use()
-    with pytest.raises(FedotpError, match=r"full: not a CLIP we know: it has ill-shaped tensors class_features$"):
+    with pytest.raises(FedotpError, match=r"full: not a supported CLIP: it has ill-shaped tensors class_features$"):
         with_class_features(tmp_path / "full", ("red",), features, **of_text)
 
 
@@ -253,7 +253,7 @@ def test_by_name_cache_first(cached: Path, tmp_path: Path, monkeypatch: pytest.M
     assert fetch("RN50", cache_dir=tmp_path) == cached
     with pytest.raises(FedotpError, match=r"fetch https://huggingface\.co/timm/resnet101_clip\.openai/resolve"):
         fetch("RN101", cache_dir=tmp_path)
-    with pytest.raises(FedotpError, match="no backbone is called 'RN51'; choose one of ViT-B/32"):
+    with pytest.raises(FedotpError, match="unknown backbone 'RN51': must be one of ViT-B/32"):
         fetch("RN51", cache_dir=tmp_path)
 
 
@@ -262,14 +262,14 @@ def test_load_by_name(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(loading, "CONFIGS", {"RN50": VIT})
     assert load("RN50").config == VIT
     monkeypatch.setattr(loading, "CONFIGS", {"RN50": RESNET})
-    with pytest.raises(FedotpError, match=f"{cached}: these are not the weights of RN50"):
+    with pytest.raises(FedotpError, match=f"{cached}: expected the weights of RN50"):
         load("RN50")
 
 
 def test_weights_exchanged_on_the_hub_or_in_the_cache_are_refused(cached: Path, tmp_path: Path) -> None:
     fetch("RN50", cache_dir=tmp_path)
     write_open_clip(random_clip(VIT, seed=1).state_dict(), cached)
-    with pytest.raises(FedotpError, match=f"{cached}: damaged or exchanged, not the weights of RN50: its SHA-256"):
+    with pytest.raises(FedotpError, match=f"{cached} is corrupt or not the weights of RN50: expected SHA-256"):
         fetch("RN50", cache_dir=tmp_path)
 
 

@@ -52,5 +52,5 @@ def test_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fedotp.cli import main; main()", "weights", "info"]
     done = subprocess.run([*command, str(tmp_path / "notes.txt")], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a file of weights")
+    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a weights file")
     assert done.stderr.count("\n") == 1

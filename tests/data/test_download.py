@@ -176,7 +176,7 @@ def test_wrong_checksum_is_refused_and_set_aside(site: Site, tmp_path: Path) -> 
     site.files = {"a.bin": b"good"}
     resource = site.resource("a.bin", "data/a.bin")
     site.files = {"a.bin": b"evil"}
-    with pytest.raises(FedotpError, match=r"should have sha256 .*, not .*a.bin.bad"):
+    with pytest.raises(FedotpError, match=r"expected sha256 .*, got .*a.bin.bad"):
         download([resource], tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin.bad"]
     (tmp_path / "a.bin").write_bytes(b"good")  # fetched by hand
@@ -208,7 +208,7 @@ def test_failure_says_what_to_fetch_and_where_to_put_it(site: Site, tmp_path: Pa
         for url, complaint in ((site.url, "answered 404"), (nowhere, r"cannot reach .*refused")):
             with pytest.raises(FedotpError, match=complaint) as caught:
                 download([Resource(f"{url}/gone.zip", "0", "gone")], tmp_path)
-            assert f"fetch {url}/gone.zip by hand, save it as {tmp_path / 'gone.zip'}" in str(caught.value)
+            assert f"download {url}/gone.zip manually, save it as {tmp_path / 'gone.zip'}" in str(caught.value)
             assert "\n" not in str(caught.value)
 
 
@@ -249,7 +249,7 @@ def test_archive_that_leaves_its_folder_is_cut_or_lacks_the_data_is_refused(
 ) -> None:
     site.files = {name: content}
     root = tmp_path / "root"
-    with pytest.raises(FedotpError, match=r"cannot open|would leave its folder|does not hold data"):
+    with pytest.raises(FedotpError, match=r"cannot open|outside its folder|does not contain data"):
         download([site.resource(name, "data")], root)
     assert [p.name for p in tmp_path.rglob("*")] == ["root", name]  # nothing was put anywhere
 

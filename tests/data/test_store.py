@@ -253,7 +253,7 @@ def test_int8_halves_the_space_and_keeps_the_scores(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"crops": -1}, {"seed": -1}, {"batch_size": 0}, {"storage": "int4"}])
 def test_impossible_settings_are_refused(options: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match=r"at least|choose one of"):
+    with pytest.raises(FedotpError, match=r"must be at least|must be float16"):
         encode(array_dataset(2, 2), tiny_clip(), root=tmp_path, **options)  # type: ignore[arg-type]
 
 

@@ -253,7 +253,7 @@ GOOD = {
 )
 def test_a_description_with_a_value_it_cannot_have_is_refused(change: dict[str, object] | None) -> None:
     assert Encoding.from_json(json.dumps(GOOD)).width == 8
-    with pytest.raises(FedotpError, match="not the description of a token store"):
+    with pytest.raises(FedotpError, match="not a description of a token store"):
         Encoding.from_json("[" * 100_000 if change is None else json.dumps({**GOOD, **change}))
 
 

@@ -85,7 +85,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
             {
                 "view": "global",
                 "model": "global",
-                "why": f"{one.method.title} has no global part: nothing the server sends predicts by itself",
+                "why": f"{one.method.title} has no global part: the server's parameters alone cannot predict",
             }
         ]
         assert not any(model == "global" for _, model in views)

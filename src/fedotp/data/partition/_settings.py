@@ -74,7 +74,7 @@ class PartitionSettings:
             require_from(*_ALPHA_RANGE, "alpha", self.alpha, ", for example 0.3")
         require(self.seed >= 0, "seed", self.seed, "0 or more")
         if not self.draws_sizes:
-            right = f"unset: {self.scheme} does not use it, only {', '.join(DEFAULT_ALPHA)} do"
+            right = f"unset: only for {', '.join(DEFAULT_ALPHA)}, not {self.scheme}"
             require(self.alpha is None, "alpha", self.alpha, right)
             require(self.min_size == 1, "min_size", self.min_size, right)
 

@@ -31,7 +31,7 @@ class Attack:
     """The attackers of a federation, by their numbers (none without an attack)."""
 
     def __init__(self, settings: AttackSettings, members: Ints, absent: Ints, seed: int) -> None:
-        """Draw attackers among `members`, which train, and `absent` clients: excluding clients does not change others."""
+        """Draw attackers among `members`, which train, and `absent` clients, so that these do not affect the draw."""
         self.settings = settings
         self.seed = seed
         self.clients = np.empty(0, np.int64)
