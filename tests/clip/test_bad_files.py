@@ -167,12 +167,7 @@ def test_sizes_in_the_metadata_are_whole_numbers_in_bounds(key: str, tmp_path: P
         (RESNET, "vision.layers", [1, 2, 1], "four numbers of blocks"),
         (RESNET, "vision.layers", [1, 2, 1, 10**6], rf"vision\.layers = 1000000: {WHOLE} 512"),
         (RESNET, "vision.image_size", 31, "image_size = 31: must be at least"),
-        (
-            VIT,
-            "text",
-            NAMED | {"names": ["cat_a", "Cat A"]},
-            "names: must be from 1 to 1,048,576 different class names",
-        ),
+        (VIT, "text", NAMED | {"names": ["cat_a", "Cat A"]}, "must be from 1 to 1,048,576 different class names"),
         (VIT, "text", NAMED | {"names": ["cat", " "]}, "names: must be a list of non-empty class names"),
         (VIT, "text", NAMED | {"template": "a photo"}, "template: must be a caption with {} once"),
     ],

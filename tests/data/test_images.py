@@ -92,9 +92,7 @@ def test_pipes_devices_and_endless_files_in_an_image_folder_are_broken_images(
     dataset = read_folder(folder)
     broken = check_dataset(dataset).broken
     assert [each.where for each in broken] == [str(path) for path in odd_files]
-    for each, reason in zip(
-        broken, ("not a regular file", "bytes: must be at most", "not a regular file"), strict=True
-    ):
+    for each, reason in zip(broken, ("not a regular file", "at most", "not a regular file"), strict=True):
         assert reason in each.reason
         with pytest.raises(FedotpError, match=f"cannot read image .*{reason}"):
             open_image(each.where)

@@ -48,9 +48,10 @@ def load(
 ) -> CLIP:
     """Load a frozen CLIP by name or from a file.
 
-    `mini` is the small bundled backbone. A name of `CONFIGS` is downloaded if it is not in the local Hugging Face cache;
-    a file never needs the network. It can be OpenAI's `.pt`, a `CLIPModel` of Hugging Face, an open_clip checkpoint, or
-    one of ours, or the folder of one of the latter three. The architecture is inferred from the tensor shapes.
+    `mini` is the small bundled backbone. A name of `CONFIGS` is downloaded unless it is in the local Hugging Face
+    cache; a file never needs the network. It can be OpenAI's `.pt`, a `CLIPModel` of Hugging Face, an open_clip
+    checkpoint, or one of ours, or the folder of one of the latter three. The architecture is inferred from the tensor
+    shapes.
 
     `activation` overrides the configuration in the folder of the weights, whose default is QuickGELU. `tokenizer` is
     needed only for text towers with their own vocabulary in a file that is not ours.

@@ -47,7 +47,7 @@ _TURNS = {  # by EXIF orientation
 class EvalTransform:
     """Resize the short side to `size` (bicubic), crop the centre, normalise; see `to_rgb` for `greys`.
 
-    With the `normalisation` "cifar10" or "cifar100" resizing is bilinear, with the authors' mean and standard deviation.
+    With the `normalisation` "cifar10" or "cifar100" resizing is bilinear, and mean and deviation the authors'.
     """
 
     size: int = 224
