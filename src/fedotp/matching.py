@@ -18,7 +18,7 @@ Rule = Literal["pooled", ot.Rule]
 
 
 def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
+    """Compute the cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
 
     Args:
         pooled:  (C, B, e) pooled image features.
@@ -38,7 +38,7 @@ def _mean_direction(classes: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
-    """Cosine of every patch with every prompt of every class, G_m' H_k (Section 4.2; the cost is 1 minus it).
+    """Compute the cosine of every patch and every prompt of every class, G_m' H_k (Section 4.2; cost is 1 minus it).
 
     One matrix product per client. The result is a view of memory ordered (C, K, N, B, V), which `fedotp.ot.score`
     reads without a copy.
@@ -159,14 +159,14 @@ def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | N
 
 
 def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
-    """Softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
+    """Compute the softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
     return (scores * logit_scale.exp()).softmax(-1)
 
 
 def cross_entropy(
     scores: Tensor, labels: Tensor, logit_scale: Tensor, *, apart: bool = False, prior: Tensor | None = None
 ) -> Tensor:
-    """Mean negative log-probability of the labels, per client (Eq. 2, whose printed form omits the logarithm).
+    """Compute the mean negative log-probability of the labels per client (Eq. 2, with the logarithm missing in print).
 
     Args:
         scores: (C, B, K).

@@ -115,7 +115,7 @@ class Block(nn.Module):
         self.mlp = Mlp(width, activation)
 
     def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
-        """Apply the block: (..., L, d) -> (..., L, d); with `causal` positions attend only to earlier ones."""
+        """Apply the block: (..., L, d) -> (..., L, d); with `causal`, positions ignore later ones."""
         q, k, v = self.attn.qkv(self.ln_1(x))  # (..., heads, L, head_dim)
         return self.finish(x, F.scaled_dot_product_attention(q, k, v, is_causal=causal))
 

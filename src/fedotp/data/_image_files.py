@@ -59,7 +59,7 @@ def in_folders(root: Path, images: str, folders: Sequence[str]) -> list[Item]:
 
 
 def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Return relative paths, with forward slashes and sorted, of all images below `root`, and notes on skipped files.
+    """Return relative paths of all images below `root`, in a fixed order, and notes on skipped files.
 
     A folder without images and folders is an error: a class whose images are missing. So is one deeper than
     `_MAX_DEPTH`, which also ends cycles of links.

@@ -1,4 +1,4 @@
-"""Checkpoint of a federation: one file that is replaced atomically, beside the file of the clients' rows."""
+"""Checkpoint of a federation: one file that is replaced atomically, next to the file of the clients' rows."""
 
 import hashlib
 import json
