@@ -239,7 +239,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     refused(tmp_path / "weights.pt", "not a weights file")
     write_open_clip(random_clip(VIT).state_dict(), tmp_path / "m.safetensors")
     os.mkfifo(tmp_path / "open_clip_config.json")
-    refused(tmp_path / "m.safetensors", "open_clip_config.json beside it is not a configuration file")
+    refused(tmp_path / "m.safetensors", "open_clip_config.json in its folder is not a configuration file")
 
 
 @pytest.fixture(scope="module")

@@ -74,9 +74,12 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
     "rows of other digits": (lambda t, p, k: {"prompt": "torch.float32 (٣,)"}, "unknown layout of clients' rows"),
     "no slots": (lambda t, p, k: t.__delitem__("kept.slot"), "kept.slot"),
     "slots of another type": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2)}), "wrong types or shapes"),
-    "slots as a table": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2, 2).to(torch.int8)}), "wrong kind"),
-    "more checksums than slots": (lambda t, p, k: t.update({"kept.checksum": torch.zeros(9).long()}), "wrong kind"),
-    "a third slot": (lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}), "two slots"),
+    "slots as a table": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2, 2).to(torch.int8)}), "wrong types"),
+    "more checksums than slots": (lambda t, p, k: t.update({"kept.checksum": torch.zeros(9).long()}), "wrong types"),
+    "a third slot": (
+        lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}),
+        "must be -1, 0 or 1",
+    ),
 }
 
 

@@ -95,7 +95,7 @@ def test_a_flipped_bit_and_a_short_or_missing_file_are_one_line(tmp_path: Path) 
             kept.read(np.array([1]), CPU)
         kept.read(np.array([0, 2]), CPU)  # the others are as they were
     os.truncate(path, 50)
-    with pytest.raises(FedotpError, match="damaged"):
+    with pytest.raises(FedotpError, match="corrupt"):
         kept.read(np.array([1]), CPU)
     kept.close()
     path.unlink()
@@ -203,7 +203,7 @@ def test_a_checkpoint_of_another_federation_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_in_memory_are_not_pretended_to_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="in memory"):
+    with pytest.raises(ValueError, match="rows in a file"):
         Checkpoint.write(tmp_path / "c", simulator("fedotp"), Progress())
     assert not list(tmp_path.iterdir())
     Checkpoint.write(tmp_path / "c", simulator("promptfl"), Progress())  # whose clients keep nothing

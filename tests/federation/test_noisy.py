@@ -266,11 +266,11 @@ ALSO_KEPT = {"private": True}
         (FedCLIP(variant="code"), {}, {}, {}, "its loss couples the images of a batch"),
         (OwnLoss(), {}, {}, {}, "it overrides `loss`"),
         ("fedotp", {"unit": "group"}, {}, {}, 'privacy.unit = "group": must be "example" for data without groups'),
-        ("promptfl-fedamp", {"unit": "site"}, {}, {}, "not supported for PromptFL+FedAMP, which has no average"),
+        ("promptfl-fedamp", {"unit": "site"}, {}, {}, "not supported for PromptFL.FedAMP, which has no average"),
         ("fedotp", ALSO_KEPT, {"compute": {"precision": "bfloat16"}}, {}, 'compute.precision = "bfloat16": must be'),
-        ("fedotp", ALSO_KEPT, {"holdout_clients": 1}, {}, "federation.holdout = 1: must be empty beside privacy"),
+        ("fedotp", ALSO_KEPT, {"holdout_clients": 1}, {}, "federation.holdout = 1: must be unset with privacy"),
         ("fedotp", {}, {}, {"batch_solver": True}, r"its loss couples the images of a batch \(authors.batch_solver"),
-        ("fedotp", {}, {}, {"leaked_momentum": True}, "authors.leaked_momentum = true: must be false beside privacy"),
+        ("fedotp", {}, {}, {"leaked_momentum": True}, "authors.leaked_momentum = true: must be false with privacy"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(
