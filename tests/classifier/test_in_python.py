@@ -119,8 +119,8 @@ def test_greys_and_masks() -> None:
     [
         (np.zeros((3, 8, 8), np.uint8), r"shape \(3, 8, 8\) is not an image: must be a NumPy array \(height, width\)"),
         (torch.zeros(8, 8, 3, dtype=torch.uint8), r"shape \(8, 8, 3\) is not an image"),
-        (np.zeros((0, 8, 3), np.uint8), "no picture"),
-        (np.zeros(8, np.uint8), "no picture"),
+        (np.zeros((0, 8, 3), np.uint8), "not an image"),
+        (np.zeros(8, np.uint8), "not an image"),
         (np.zeros((8, 8, 3), np.int64), "an array of int64 is not an image"),
         (np.full((8, 8, 3), 200.0), "must be from 0 to 1, got 200 to 200; divide by 255"),
         (np.full((8, 8, 3), -0.5, np.float32), "pass the output of `preprocess` to `encode_pixels`"),

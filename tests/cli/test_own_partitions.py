@@ -109,7 +109,7 @@ def _rows(*values: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        ([], "it made 0 clients, at least 1 are asked for"),
+        ([], "expected at least 1 clients, got 0"),
         (["me"], "client 0 must be a Client with a unique name, got 'me'"),
         ([Client("a", None, _rows(0), _rows(0)), Client("a", None, _rows(1), _rows(1))], "client 1 must be a Client"),
         ([Client("a", None, _rows(0), _rows())], "a, test: images must be a non-empty int64 array"),

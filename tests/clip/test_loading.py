@@ -204,7 +204,7 @@ def test_bad_places(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.pt")
     with pytest.raises(FedotpError, match="did you mean 'ViT-B/16'"):
         load("ViT-B-16")
-    with pytest.raises(FedotpError, match=r"holds neither model\.safetensors nor open_clip_model"):
+    with pytest.raises(FedotpError, match=r"contains neither model\.safetensors nor open_clip_model"):
         load(tmp_path)
     with pytest.raises(FedotpError, match="cannot be written"):
         save(random_clip(VIT), tmp_path / "no-such-folder" / "model.safetensors")

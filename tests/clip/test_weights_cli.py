@@ -40,7 +40,7 @@ def test_convert_rounds_and_says_so(tmp_path: Path) -> None:
     printed = run("convert", tmp_path / "in.safetensors", out, "--dtype", "float16")
     assert {t.dtype for t in load_file(out).values() if t.is_floating_point()} == {torch.float16}
     assert f"rounded to float16 from weights with digest {model.digest}" in printed
-    with pytest.raises(FedotpError, match="not overwritten"):
+    with pytest.raises(FedotpError, match="already exists"):
         run("convert", tmp_path / "in.safetensors", out)
     assert "rounded" not in run("convert", tmp_path / "in.safetensors", out, "--force")
     assert load(out).digest == model.digest

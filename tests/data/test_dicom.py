@@ -311,7 +311,7 @@ def _elements() -> bytes:
         (lambda: _changed(NumberOfFrames=60), "60 frames: must be 1"),
         (lambda: _changed(PhotometricInterpretation="HSV"), "unsupported photometric interpretation 'HSV'"),
         (lambda: _changed(WindowCenter=40, WindowWidth=0), "invalid window in the file: centre 40, width 0, LINEAR"),
-        (lambda: _changed(VOILUTSequence=Sequence([table(0, np.zeros(4, np.uint16), 20)])), "a table of 4 greys"),
+        (lambda: _changed(VOILUTSequence=Sequence([table(0, np.zeros(4, np.uint16), 20)])), "a table .* got 4"),
         (lambda: _inflated(), "deflated DICOM files are not supported"),
         (lambda: _runs(), "run-length encoding of more pixels than the image has"),
         (lambda: _another_jpeg(), r"declares \(4, 4\) pixels, but its JPEG has \(4000, 4000\)"),

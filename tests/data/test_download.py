@@ -167,7 +167,7 @@ def test_server_without_ranges_starts_again(site: Site, tmp_path: Path) -> None:
 def test_endless_interruptions_end_with_an_error(site: Site, tmp_path: Path) -> None:
     site.files = {"a.bin": b"0123456789"}
     site.cut_after = [1] * 100
-    with pytest.raises(FedotpError, match=r"cannot download .* ended after 4 of 10 bytes"):
+    with pytest.raises(FedotpError, match=r"cannot download .* closed after 4 of 10 bytes"):
         download([site.resource("a.bin", "data/a.bin")], tmp_path)
     assert (tmp_path / "a.bin.part").read_bytes() == b"0123"  # kept for the next run
 
@@ -205,7 +205,7 @@ def test_failure_says_what_to_fetch_and_where_to_put_it(site: Site, tmp_path: Pa
     with socket.socket() as unused:  # bound but not listening: connections are refused
         unused.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        for url, complaint in ((site.url, "answered 404"), (nowhere, r"cannot reach .*refused")):
+        for url, complaint in ((site.url, "HTTP error 404"), (nowhere, r"cannot reach .*refused")):
             with pytest.raises(FedotpError, match=complaint) as caught:
                 download([Resource(f"{url}/gone.zip", "0", "gone")], tmp_path)
             assert f"download {url}/gone.zip manually, save it as {tmp_path / 'gone.zip'}" in str(caught.value)

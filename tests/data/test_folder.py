@@ -62,8 +62,8 @@ def test_folder_of_domains(tmp_path: Path) -> None:
         (["train/a/1.png", "train/b/1.png"], "has only train/: must have train/ and test/"),
         (["val/a/1.png", "test/b/1.png"], "has only test and val/"),
         (["train/a/1.png", "test/b/1.png"], "test/b/ is a class without training images; add some to its folder"),
-        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ both read 'cat'"),
-        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ both read 'big cat'"),
+        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ have the same name 'cat'"),
+        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ have the same name"),
         (["a/1.png", "b/1.png"], "test split is empty"),
     ],
 )
@@ -76,7 +76,7 @@ def test_unclear_folder_is_refused(names: list[str], message: str, tmp_path: Pat
 def test_val_beside_test_is_left_out_and_said(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "val", "test") for c in "ab" for i in range(2)])
     dataset = read_folder(tmp_path)
-    assert dataset.notes == ("left out: 4 images in val/; test/ is the test split",)
+    assert dataset.notes == ("skipped: 4 images in val/; test/ is the test split",)
     assert dataset.split_note == "folders train/ and test/"
     assert _names(dataset)[1] == [f"test/{c}/{i}.png" for c in "ab" for i in range(2)]
     for name in ("test/a", "test/b"):
@@ -92,7 +92,7 @@ def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) 
         (tmp_path / name).write_bytes(b"x")
     dataset = read_folder(tmp_path)
     (note,) = dataset.notes
-    assert note.startswith("skipped unsupported images: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG or ")
+    assert note.startswith("skipped unsupported images: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG")
     assert note.endswith("with nibabel and rawpy")
     for path in (tmp_path / "a").glob("*.png"):
         path.unlink()

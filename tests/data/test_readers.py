@@ -135,7 +135,7 @@ def test_any_data_set_with_a_list_is_read_by_its_folder(tmp_path: Path) -> None:
 def test_two_lists_or_no_images_are_refused(tmp_path: Path) -> None:
     rows = {"train": [("a/0.jpg", 0, "a")], "val": [], "test": [("a/1.jpg", 0, "a")]}
     zhou_split(tmp_path, "Mine", rows)
-    with pytest.raises(FedotpError, match="no image of class 'a' found below"):
+    with pytest.raises(FedotpError, match="no image of class 'a' below"):
         load_dataset(tmp_path)
     zhou_split(tmp_path, "Yours", rows)
     with pytest.raises(FedotpError, match=r"lists, split_zhou_Mine.json, split_zhou_Yours.json; keep only one"):
@@ -266,7 +266,7 @@ def test_absent_data_set_says_where_it_should_be(tmp_path: Path) -> None:
             load_dataset(name, root=tmp_path)
         assert str(tmp_path / DATASETS[name].folder) in str(caught.value)
         if DATASETS[name].resources:  # the command fetches it to where it was looked for
-            assert f"`fedotp data download {name} --root {tmp_path}` fetches it" in str(caught.value)
+            assert f"run `fedotp data download {name} --root {tmp_path}`" in str(caught.value)
         assert find_dataset(name, tmp_path) is None
 
 
