@@ -152,7 +152,7 @@ def test_prompts_of_every_class_have_no_novel_view() -> None:
     one = Simulator(METHODS["promptfl"](), make_task(per_class=True), make_data(), settings, novel=make_novel())
     assert not any(view.view == "novel" for view in one.see())
     assert [missing["view"] for missing in one.tests.missing] == ["novel"]
-    assert "vectors for every class" in one.tests.missing[0]["why"]
+    assert "separate vectors for each" in one.tests.missing[0]["why"]
 
 
 def test_clients_that_have_all_classes_have_no_neighbours() -> None:
