@@ -225,9 +225,9 @@ ZHOU = [
     ('{"train": [["a.jpg", "0", "cat"]], "test": []}', "must be \\[path, label, class name\\]"),
     ('{"train": [["../../secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
     ('{"train": [["/etc/secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
-    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 0, "dog"]], "test": []}', "label 0 is called"),
+    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 0, "dog"]], "test": []}', "label 0 has the names"),
     ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 2, "dog"]], "test": []}', "without gaps"),
-    ('{"train": [["no_such.jpg", 0, "cat"]], "test": []}', "no image of class 'cat' found"),
+    ('{"train": [["no_such.jpg", 0, "cat"]], "test": []}', "no image of class 'cat' below"),
 ]
 
 
@@ -239,8 +239,8 @@ ZHOU = [
         ("food101", "meta/test.txt", "pizza/1", "must be class/image"),
         ("dtd", "labels/val1.txt", "banded", "must be class/image"),
         ("flowers102", "imagelabels.mat", "MATLAB", "is not a MAT 5 file"),
-        ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 is called 'Abyssinian' and"),
-        ("flowers102", "cat_to_name.json", '["rose"]', "should be"),
+        ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 has the names 'Abyssinian' and"),
+        ("flowers102", "cat_to_name.json", '["rose"]', "must be"),
         ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "must be 'image variant' with one of 2"),
         ("fgvc_aircraft", "images_variant_train.txt", "../../../x 707-320", "must be a path inside"),
         ("imagenet", "classnames.txt", "n01440764", "must be like 'n01440764 tench'"),

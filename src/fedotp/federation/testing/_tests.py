@@ -97,7 +97,7 @@ class ModelTests:
         novel: Novel | None = None,
         backdoor: Backdoor | None = None,
     ) -> None:
-        """Prepare the tests; only `trained` clients are tested on images of others, but not on those of `held_out` ones."""
+        """Prepare the tests; only `trained` clients are tested on others' images, except those of `held_out` ones."""
         self._asked = frozenset(settings.evaluation.views)
         self._held_out, self._trained = held_out, trained
         self._method, self._data, self._task, self._settings = method, data, task, settings
