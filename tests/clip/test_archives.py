@@ -218,10 +218,10 @@ FORGED: dict[str, tuple[object, str]] = {
     "a storage longer than its entry": ({"w": Window((2,), (1,), n_items=10**12)}, DAMAGED),
     "a storage that is not there": ({"w": Window((2,), (1,), key="7")}, DAMAGED),
     "a storage outside the archive": ({"w": Window((2,), (1,), key="../data/0")}, DAMAGED),
-    "complex numbers": ({"w": Window((2,), (1,), kind=torch.ComplexFloatStorage)}, "kind ComplexFloatStorage"),
+    "complex numbers": ({"w": Window((2,), (1,), kind=torch.ComplexFloatStorage)}, "type ComplexFloatStorage"),
     "the same numbers ten thousand times": (
         {str(i): Window((12,), (1,)) for i in range(10_000)} | {"big": Window((12,), (1,))},
-        "it holds 10,001 tensors",
+        "it contains 10,001 tensors",
     ),
     "a function": ({"f": os.getcwd}, "no tensor text_projection"),
     "a newer kind of pickle": (pickle.dumps({"a": 1}, protocol=4), "the opcode FRAME"),

@@ -169,7 +169,7 @@ def test_sizes_in_the_metadata_are_whole_numbers_in_bounds(key: str, tmp_path: P
         (RESNET, "vision.image_size", 31, "image_size = 31: must be at least"),
         (VIT, "text", NAMED | {"names": ["cat_a", "Cat A"]}, "must be from 1 to 1,048,576 different class names"),
         (VIT, "text", NAMED | {"names": ["cat", " "]}, "names: must be a list of non-empty class names"),
-        (VIT, "text", NAMED | {"template": "a photo"}, "template: must be a caption with {} once"),
+        (VIT, "text", NAMED | {"template": "a photo"}, "template: must be a caption with one {}"),
     ],
 )
 def test_nonsense_in_the_metadata_gives_one_clear_line(

@@ -125,7 +125,7 @@ def test_a_clips_own_text_features_in_a_table_score_as_it_does(tmp_path: Path) -
     for method in (METHODS["zeroshot"](), METHODS["promptfl"]()):
         found = Predictor.of(method, task, method.untrained(task)).scores(images[1])
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-    with pytest.raises(FedotpError, match=r"lacks dark grey \(nearest: dark green\), xyz; rename the classes, or add"):
+    with pytest.raises(FedotpError, match=r"without dark grey \(nearest: dark green\), xyz; rename the classes, or add"):
         Task(table, ("red", "dark grey", "xyz")).template_features()
     for use in (lambda: table.tokenizer, lambda: table.encode_text(torch.zeros(1, 4))):
         with pytest.raises(FedotpError, match=r'^this backbone has no text tower, .*: set prompt.space = "features" '):
@@ -192,7 +192,7 @@ def test_a_tokenizer_travels_with_its_model(tmp_path: Path) -> None:
 
     write_openai(model.state_dict(), tmp_path / "openai.pt")
     assert load(tmp_path / "openai.pt", tokenizer=small_tokenizer()).config == model.config
-    with pytest.raises(FedotpError, match="the model has 4 and 1; give the one"):
+    with pytest.raises(FedotpError, match="the model has 4 and 1; use the tokenizer"):
         load(tmp_path, tokenizer=Tokenizer.clip())
     save(CLIP.random(TINY), tmp_path / "tiny.safetensors")
     assert load(tmp_path / "tiny.safetensors").tokenizer is Tokenizer.clip()
@@ -206,7 +206,7 @@ def test_bad_places(tmp_path: Path) -> None:
         load("ViT-B-16")
     with pytest.raises(FedotpError, match=r"contains neither model\.safetensors nor open_clip_model"):
         load(tmp_path)
-    with pytest.raises(FedotpError, match="cannot be written"):
+    with pytest.raises(FedotpError, match="^cannot write "):
         save(random_clip(VIT), tmp_path / "no-such-folder" / "model.safetensors")
 
 
@@ -214,7 +214,7 @@ def test_save_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "model.safetensors"
     save(random_clip(VIT, seed=1), path)
     before = path.read_bytes()
-    with pytest.raises(FedotpError, match="exists already"):
+    with pytest.raises(FedotpError, match="already exists"):
         save(random_clip(VIT, seed=2), path)
 
     def full_disk(tensors: object, file: Path, metadata: object) -> None:
@@ -251,7 +251,7 @@ def no_network(*_: object, **__: object) -> str:
 def test_by_name_cache_first(cached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", no_network)
     assert fetch("RN50", cache_dir=tmp_path) == cached
-    with pytest.raises(FedotpError, match=r"fetch https://huggingface\.co/timm/resnet101_clip\.openai/resolve"):
+    with pytest.raises(FedotpError, match=r"download https://huggingface\.co/timm/resnet101_clip\.openai/resolve"):
         fetch("RN101", cache_dir=tmp_path)
     with pytest.raises(FedotpError, match="unknown backbone 'RN51': must be one of ViT-B/32"):
         fetch("RN51", cache_dir=tmp_path)

@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(raised.value)
     (tmp_path / "file").touch()
-    with pytest.raises(FedotpError, match="cannot be opened: Not a directory"):
+    with pytest.raises(FedotpError, match="cannot open .*: Not a directory"):
         encode(one_shard(), tiny_clip(), root=tmp_path / "file")
     resumed = encode(one_shard(), tiny_clip(), root=tmp_path / "store")
     assert (resumed.n_encoded, resumed.n_repaired) == (ALL - 8, 0)

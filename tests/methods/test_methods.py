@@ -164,7 +164,7 @@ def test_zero_shot_features_are_those_of_the_captions(clip: CLIP) -> None:
     ids = clip.tokenizer([f"a picture of {name}, a pet." for name in NAMES], 77)
     torch.testing.assert_close(found, clip.encode_text(ids)[None, None])
     assert ZeroShot().shared(task, 3) == ZeroShot().private(task) == {}
-    with pytest.raises(FedotpError, match=r"has no \{\}"):
+    with pytest.raises(FedotpError, match=r"must contain \{\}"):
         Task(clip, NAMES, template="a picture")
 
 
