@@ -195,7 +195,7 @@ def save(model: CLIP, path: str | Path, *, dtype: torch.dtype | None = None, ove
     """
     path = Path(path)
     if path.exists() and not overwrite:
-        raise FedotpError(f"{path}: already exists; set overwrite to replace it")
+        raise FedotpError(f"{path}: already exists; set overwrite (--force) to replace it")
     metadata = {"format": "pt", _CONFIG_KEY: model.config.to_json()}
     if model.custom_tokenizer is not None:
         metadata[_TOKENIZER_KEY] = model.custom_tokenizer.to_json()
