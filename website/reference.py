@@ -114,7 +114,7 @@ def commands() -> str:
 def words() -> str:
     """Write the names of methods and keys, for shell completion without importing torch."""
     keys = {key.name: _word(key) for key in keys_of(FedOTP) if not key.name.startswith("method.")}
-    keys["method.name"] = {"line": "which method", "choices": list(_METHODS)}
+    keys["method.name"] = {"line": "method", "choices": list(_METHODS)}
     methods = {
         name: {"title": method.title, "options": {key.name.partition(".")[2]: _word(key) for key in _options(method)}}
         for name, method in _METHODS.items()
@@ -161,7 +161,7 @@ def _preset(param: Any) -> str:
 
 
 def _methods() -> str:
-    parts = ["`method.name` is one of these; the other keys of the section are options of that method.\n"]
+    parts = ["`method.name` is one of the following; the other keys of the section are options of the method.\n"]
     for method in _METHODS.values():
         own = _options(method)
         parts.append(
@@ -181,12 +181,12 @@ def _word(key: Key) -> dict[str, str | list[str]]:
 
 def _table(keys: Iterable[Key]) -> str:
     rows = [f"| `{key.name}` | {_default(key)} | {_values(key)} | {_text(key.meaning)} |" for key in keys]
-    return "\n".join(["| key | default | values | what it means |", "|---|---|---|---|", *rows]) + "\n"
+    return "\n".join(["| key | default | values | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def _default(key: Key) -> str:
     if key.name == "data.dataset":
-        return "must be given"
+        return "required"
     return "none" if key.default is None else f"`{write_value(key.default)}`"
 
 
@@ -209,7 +209,7 @@ def _escaped(words: str) -> str:
 
 
 def _row(info: DatasetInfo) -> str:
-    download = "comes with fedotp" if info.in_box else "yes" if info.resources else "by hand"
+    download = "included" if info.in_box else "yes" if info.resources else "manual"
     numbers = f"{info.n_classes} | {info.n_domains} | {info.n_train:,} | {info.n_test:,}"
     return f"| `{info.name}` | {info.title} | {numbers} | {download} |"
 

@@ -1,7 +1,7 @@
-"""Where the authors' published code departs from the paper: the section [authors] and the word `bridge = "authors"`.
+"""Departures of the authors' published code from the paper: the section [authors] and the key `bridge = "authors"`.
 
-Everything that repeats a defect or an undocumented choice of that code is a key of this section, off by default. What
-each of them changes, and by how many points, is in docs/reproduction.md.
+Each key reproduces a defect or an undocumented choice of that code and is off by default. docs/reproduction.md lists
+the effect of each on accuracy.
 """
 
 from collections.abc import Mapping
@@ -11,44 +11,42 @@ from typing import Literal
 from fedotp._values import MOST, Value, require_choices, require_from
 
 BRIDGES = ("authors",)
-"""What the key `bridge`, outside of sections, may be."""
+"""Values of the top-level key `bridge`."""
 DIVIDED = ("pathological", "dirichlet", "domain-dirichlet")
 """The partition schemes that the authors' code implements differently."""
 
 _SPLIT_SEEDS = {"pathological": 2023, "domain-dirichlet": 0}  # constants in their code, independent of a run's seed
-_COARSE_SEED = 12345  # of CIFAR-100 divided by coarse labels
+_COARSE_SEED = 12345  # for CIFAR-100 partitioned by coarse labels
 _MOST_CROPS = 10_000
 
 
 @dataclass(frozen=True)
 class AuthorsSettings:
-    """What the authors' code does differently from the paper; the defaults are the paper's behaviour.
+    """Departures of the authors' code from the paper; the defaults follow the paper.
 
-    These departures have keys here. Others are usual settings with other values (no last small batch, all clients in
-    the first round, constant seeds of the split, a new crop in every epoch): `bridge = "authors"` sets both kinds. All
-    of them are for simulations; a server of real sites refuses them.
+    Other departures are values of ordinary settings (no last small batch, all clients in the first round, constant
+    seeds of the split, a new crop in every epoch). `bridge = "authors"` sets both kinds. A server of real sites does
+    not support them.
 
     Attributes:
-        mispaired_labels: a client's labels, in training and in tests, are paired with the first images of its domain
-            instead of its own.
-        shuffled_names: classes have each other's names, drawn from the seed.
-        normalisation: images are resized bilinearly and normalised with the mean and standard deviation that the
-            authors' code has for "cifar10" or "cifar100"; "clip" is CLIP's own.
-        half_precision: prompts, gradients and momentum are rounded to float16 after every step, and averages are summed
-            in it.
-        leaked_momentum: one optimizer serves all clients in turn: each starts with the momentum that the previous
-            client left, from round to round. Clients then train one after the other.
-        schedule_rounds: rounds after which the schedule of the learning rate would end; 0 for those of the run.
-        evaluate_sampled: only the clients that took part in the last round are tested, in the last evaluation too: so
-            the authors' code tests FedProx, CoOp and zero-shot CLIP.
-        partition: divide images as the authors' code does. "pathological": round(K / n) classes each, the rest to the
-            last client. "dirichlet": a client with n_images / n_clients images gets no more; where the data set has
-            coarse labels, all clients have equally many images, of classes drawn from the client's own Dirichlet(alpha)
-            over coarse labels and Dirichlet(10) over the classes of each. "domain-dirichlet": the same cap in each
-            domain, and classes with equally many images are divided alike. The other schemes do not change.
-        detached_proximal: FedProx's term is added to the reported loss without a gradient, so that the method is
-            PromptFL.
-        batch_solver: the transport problems of a batch stop together, after their mean change: the scores of an image
+        mispaired_labels: pair a client's labels, in training and in tests, with the first images of its domain instead
+            of its own.
+        shuffled_names: shuffle the class names among the classes, by the seed.
+        normalisation: "clip" for CLIP's own preprocessing; with "cifar10" or "cifar100", images are resized bilinearly
+            and normalised with the authors' mean and standard deviation for that data set.
+        half_precision: round prompts, gradients and momentum to float16 after every step, and average in float16.
+        leaked_momentum: all clients share one optimizer: each starts with the momentum of the client before it, also
+            across rounds. Clients then train one after the other.
+        schedule_rounds: length of the learning rate schedule in rounds; 0 for the rounds of the run.
+        evaluate_sampled: test only the clients that were sampled for the last round, also in the last evaluation. The
+            authors' code tests FedProx, CoOp and zero-shot CLIP this way.
+        partition: partition as the authors' code does. "pathological": round(K / n) classes per client, the rest to the
+            last one. "dirichlet": a client that has n_images / n_clients images gets no more; with coarse labels, all
+            clients have the same number of images, of classes drawn from the client's Dirichlet(alpha) over coarse
+            labels and Dirichlet(10) over the classes of each. "domain-dirichlet": the same cap in each domain, and
+            equal proportions for classes of equal size. Other schemes do not change.
+        detached_proximal: add FedProx's term to the reported loss without a gradient, which makes the method PromptFL.
+        batch_solver: stop all transport problems of a batch together, by their mean change. The scores of an image then
             depend on the other images of its batch.
     """
 
@@ -69,19 +67,19 @@ class AuthorsSettings:
 
     @property
     def of_data(self) -> tuple[object, ...]:
-        """Those that say which images and names clients have: runs on the same data agree on them."""
+        """Settings that change images, labels or names; runs on the same data must agree on them."""
         return self.mispaired_labels, self.shuffled_names, self.normalisation, self.partition
 
     @property
     def wrong_data(self) -> list[str]:
-        """The keys that give a classifier wrong labels or names, so that it is of no use."""
+        """Enabled keys that give wrong labels or names and so make the classifier useless."""
         return [key for key in ("mispaired_labels", "shuffled_names") if getattr(self, key)]
 
 
 def bridged(keys: Mapping[str, Value]) -> dict[str, Value]:
-    """What `bridge = "authors"` sets in a configuration with these `keys` (dotted), by their dotted names.
+    """Return the dotted keys and values that `bridge = "authors"` sets in a configuration with these `keys`.
 
-    The word is not kept: a configuration read with it has the keys themselves, so that a run records what it did.
+    A run records these values, not the key `bridge`.
     """
     found: dict[str, Value] = {
         "authors.half_precision": True,
@@ -89,13 +87,13 @@ def bridged(keys: Mapping[str, Value]) -> dict[str, Value]:
         "federation.drop_last": True,
         "optimizer.momentum": 0.9,
         "optimizer.weight_decay": 5e-4,
-        "evaluation.every": 1,  # the number reported is the mean over the last five rounds
+        "evaluation.every": 1,  # they report the mean over the last five rounds
     }
     return found | _images(keys) | _split(keys) | _METHODS.get(str(keys["method.name"]), {})
 
 
 def _images(keys: Mapping[str, Value]) -> dict[str, Value]:
-    """How images are shown, and what stands beside them."""
+    """Return the settings of crops, normalisation, labels and names."""
     dataset, scheme = str(keys["data.dataset"]), str(keys["partition.scheme"])
     if dataset.startswith("cifar"):
         normalisation = "cifar100" if dataset == "cifar100" else "cifar10"
@@ -113,7 +111,7 @@ def _images(keys: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _split(keys: Mapping[str, Value]) -> dict[str, Value]:
-    """Which images a client gets, and how many of them are in a batch."""
+    """Return the settings of the partition and the batch size."""
     scheme, shots = str(keys["partition.scheme"]), keys.get("partition.shots")
     found: dict[str, Value] = {}
     if scheme in DIVIDED:
@@ -133,10 +131,10 @@ _METHODS: dict[str, dict[str, Value]] = {
     "promptfl-fedprox": {"authors.detached_proximal": True, "authors.evaluate_sampled": True},
     "zeroshot": {"authors.evaluate_sampled": True},
 }
-"""How methods of the authors' code are trained and tested there."""
+"""Settings of training and evaluation by method, as in the authors' code."""
 
 
 def _whole(keys: Mapping[str, Value], key: str) -> int:
-    """A number, or 0 for any other value, which is refused where it is read."""
+    """Return an integer; 0 for an invalid value, which a later check reports."""
     value = keys[key]
     return value if isinstance(value, int) else 0

@@ -1,4 +1,4 @@
-"""Bars for images that are hashed and encoded; in a log, lines."""
+"""Progress bars for hashing and encoding images; lines if stderr is not a terminal."""
 
 import sys
 import time
@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-OnBar = Callable[[str, int, int], None]  # what is done, how many are done, of how many
+OnBar = Callable[[str, int, int], None]  # the step, the number done, the total
 
-_EVERY = 30.0  # seconds between two lines, unless a tenth is done before
+_EVERY = 30.0  # seconds between two lines, unless another tenth is done
 
 
 @contextmanager
 def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterator[OnBar | None]:
-    """Draw a bar on stderr for each step of `encode`, or print lines: pass what it gives as `on_progress`.
+    """Draw a bar on stderr, or print lines, for each step of `encode`; pass the yielded function as `on_progress`.
 
-    `transient` bars disappear when all is done, and are not replaced by lines.
+    `transient` bars disappear at the end, and are not replaced by lines.
     """
     console = Console(stderr=True)
     if quiet:
@@ -46,9 +46,9 @@ def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterat
 
 
 def lines_of_progress(clock: Callable[[], float] = time.monotonic) -> OnBar:
-    """Prints a line on stderr when a step begins, for every tenth or half minute of it, and when it ends."""
+    """Print a line on stderr when a step begins, for every tenth or 30 s of it, and when it ends."""
     begun: dict[str, float] = {}
-    printed: dict[str, tuple[float, int]] = {}  # when, and how many tenths were done
+    printed: dict[str, tuple[float, int]] = {}  # time, and tenths done
 
     def show(what: str, done: int, total: int) -> None:
         now, tenth = clock(), 10 * done // max(total, 1)

@@ -1,6 +1,6 @@
-"""Files that are there completely or not at all, files of others that may be anything, and locks between processes.
+"""Atomic writes, safe reads of untrusted files, and locks between processes.
 
-A lock is a file that is held open, and is free again when its holder ends, however that happens.
+A lock is an open file; the system releases it when its process ends for any reason.
 """
 
 import contextlib
@@ -17,18 +17,18 @@ import platformdirs
 
 from fedotp.errors import FedotpError, TransientError
 
-# What may pass without a change to the command: a full disk, no descriptors or memory left, a file server that is away.
-_MAY_PASS = {
+# Errors after which the same command may succeed later: full disk, no descriptors or memory, unreachable file server.
+_TRANSIENT = {
     *(errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC),
     *(errno.ESTALE, errno.ETIMEDOUT),
 }
 
-_NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # Windows has neither
-_BINARY = getattr(os, "O_BINARY", 0)  # and would change line ends without this
+_NOFOLLOW, _NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)  # not on Windows
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows converts line ends without it
 
 
 def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> None:
-    """Write `path`; a crash or a full disk leaves the old file or none, never half of the new one."""
+    """Write `path`; a crash or a full disk leaves the old file or none, never an incomplete one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def write_atomically(path: Path, content: bytes | str, *, mode: int = 0o666) -> 
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written to, there or not: before hours of work, and not after them."""
+    """Check before hours of work that a folder, which need not exist yet, is writable."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -54,36 +54,35 @@ def require_writable(folder: Path) -> None:
 
 
 def read_regular(path: str | Path, most_bytes: int) -> bytes:
-    """The bytes of a plain file that has at most `most_bytes`; anything else is an `OSError` that says what it is.
+    """Read a regular file of at most `most_bytes` bytes; raise `OSError` for anything else.
 
-    A pipe, which may never be written to, or a device, which may never end, is refused before it is opened.
+    Pipes and devices, reading which may block forever, are rejected before they are opened.
     """
-    _require_plain(os.stat(path), path, most_bytes)
+    _require_regular(os.stat(path), path, most_bytes)
     with open(opened_at_once(path), "rb") as file:
         status = os.fstat(file.fileno())
-        _require_plain(status, path, most_bytes)  # something else may have taken its place
-        return file.read(status.st_size) or b""  # no more than its size: it may grow meanwhile
+        _require_regular(status, path, most_bytes)  # the file may have been replaced
+        return file.read(status.st_size) or b""  # at most its size: it may grow meanwhile
 
 
-def _require_plain(status: os.stat_result, path: str | Path, most_bytes: int) -> None:
+def _require_regular(status: os.stat_result, path: str | Path, most_bytes: int) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a plain file but a pipe, a socket or a device", str(path))
+        raise OSError(errno.EINVAL, "not a regular file but a pipe, a socket or a device", str(path))
     if status.st_size > most_bytes:
-        reason = f"it has {status.st_size:,} bytes; at most {most_bytes:,} are read"
-        raise OSError(errno.EFBIG, reason, str(path))
+        raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes: must be at most {most_bytes:,}", str(path))
 
 
 def opened_at_once(path: str | Path) -> int:
-    """Open a file to read it; do not wait for a pipe without a writer."""
+    """Open a file for reading without waiting for the writer of a pipe."""
     return os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
 
 
 def opened_in_place(path: Path, flags: int, *, mode: int = 0o666) -> int:
-    """Open a file that is to be written where it lies, unless it is a link: that may lead to another user's file.
+    """Open a file to modify it in place; refuse a symbolic link, which may lead to another user's file.
 
-    A folder with a run may come from anybody. Files that are replaced as a whole take the place of a link.
+    Run folders are untrusted. `write_atomically` replaces a link instead.
     """
     if not _NOFOLLOW and path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -91,7 +90,7 @@ def opened_in_place(path: Path, flags: int, *, mode: int = 0o666) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """Read JSON from a file that anybody may have written; whatever is wrong with it is a `ValueError`."""
+    """Parse JSON from an untrusted source; any error is a `ValueError`."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -99,16 +98,16 @@ def parse_json(text: str) -> Any:
 
 
 def cannot_write(path: Path, error: OSError) -> FedotpError:
-    """The one line for a file that cannot be written: a full disk, a read-only folder."""
-    kind = TransientError if error.errno in _MAY_PASS else FedotpError
-    return kind(f"cannot write {path}: {error.strerror or error}; make room or choose another place")
+    """Return the error for a file that cannot be written: a full disk, a read-only folder."""
+    kind = TransientError if error.errno in _TRANSIENT else FedotpError
+    return kind(f"cannot write {path}: {error.strerror or error}; free disk space or choose another location")
 
 
 try:
     import fcntl
 
     def _take(file: IO[bytes], *, shared: bool) -> bool:
-        """Lock `file` at once, unless another process has it locked."""
+        """Try to lock `file` without waiting; return False if another process holds the lock."""
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -119,13 +118,13 @@ except ModuleNotFoundError:  # Windows
     from filelock import lock_descriptor
 
     def _take(file: IO[bytes], *, shared: bool) -> bool:
-        """Lock `file` at once, unless another process has it locked; two that share it are in each other's way."""
+        """Try to lock `file` without waiting; shared locks exclude each other on Windows."""
         return lock_descriptor(file.fileno(), blocking=False)
 
 
 @contextlib.contextmanager
 def held(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock `path` for this process; if another one does, refuse with the line `busy`."""
+    """Hold the lock `path`; raise an error with the message `busy` if another process holds it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open(opened_in_place(path, os.O_RDWR | os.O_CREAT), "wb", buffering=0)  # noqa: SIM115  (closed below, after the lock)
@@ -138,16 +137,16 @@ def held(path: Path, busy: str) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock `path` just now; reading the file is enough."""
+    """True if a process holds the lock `path`; requires only read access."""
     try:
         with open(opened_at_once(path), "rb", buffering=0) as file:
             return not _take(file, shared=True)
-    except OSError:  # no lock, or not ours to look at
+    except OSError:  # no lock, or no permission
         return False
 
 
 def cache_folder() -> Path:
-    """`$FEDOTP_CACHE`, else `fedotp` in the user's cache: on Linux `$XDG_CACHE_HOME` or `~/.cache`."""
+    """Return `$FEDOTP_CACHE`, by default `fedotp` in the user's cache: on Linux `$XDG_CACHE_HOME` or `~/.cache`."""
     if "FEDOTP_CACHE" in os.environ:
         return Path(os.environ["FEDOTP_CACHE"])
     return platformdirs.user_cache_path("fedotp", appauthor=False)

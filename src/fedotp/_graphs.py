@@ -1,7 +1,6 @@
-"""CUDA graphs: a sequence of kernels recorded once and launched as one.
+"""CUDA graphs: a sequence of kernels, captured once and launched as one.
 
-A training step of prompts is over a thousand small kernels; launching them one by one takes several times as long as
-they run.
+A training step of prompts has over a thousand small kernels; launching each takes several times as long as running it.
 """
 
 import gc
@@ -13,22 +12,22 @@ from weakref import WeakSet
 import torch
 
 T = TypeVar("T")
-_WARM_UP = 2  # runs before the recording: libraries choose their kernels, Triton compiles its own
+_WARM_UP = 2  # runs before the capture, in which libraries select kernels and Triton compiles
 _sharing: "WeakSet[Recorded[Any]]" = WeakSet()  # recordings that use one pool of memory
 
 
 class Recorded(Generic[T]):
-    """What `work` does, recorded; to be launched again on the same tensors.
+    """The kernels of `work`, captured; a call launches them again on the same tensors.
 
-    `work` reads and writes tensors that stay where they are, and must not wait for the GPU. It is run a few times to
-    begin with: set the values of its tensors afterwards.
+    `work` must use the same memory every time and must not synchronise with the GPU. Construction runs it a few times:
+    set the values of its tensors afterwards.
     """
 
     def __init__(self, work: Callable[[], T], *, shared: bool = False) -> None:
-        """Run and record; whatever cannot be recorded raises RuntimeError.
+        """Run and capture `work`; raise `RuntimeError` if it cannot be captured.
 
-        All `shared` recordings use the same memory for intermediate values: a launch of one overwrites the results of
-        others, so results are to be used or copied before the next launch, in one thread.
+        All `shared` captures use the same memory for intermediate values, so a launch overwrites the results of others:
+        use or copy a result before the next launch, and launch in one thread only.
         """
         self._graph = torch.cuda.CUDAGraph()
         others = list(_sharing) if shared else []  # one that is in use keeps the pool in existence
@@ -46,18 +45,18 @@ class Recorded(Generic[T]):
             _sharing.add(self)
 
     def __call__(self) -> T:
-        """Launch it; the result is the one of the recording, with new values in it."""
+        """Launch the kernels; the result is the captured one, with new values."""
         self._graph.replay()
         return self.result
 
 
 @contextmanager
 def _capture(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
-    """Record into `graph`, with memory of `pool`, what is launched on the current stream.
+    """Capture into `graph`, with memory of `pool`, the kernels launched on the current stream.
 
-    Python's garbage collector waits meanwhile: an older graph that it deletes would end the recording. If something
-    waits for the GPU, torch's `capture_end` raises before it has cleaned up: the random generator would refuse to draw
-    for the rest of the process, and the allocator would keep the recording's memory. Both are restored here.
+    Garbage collection is paused: deleting an older graph would end the capture. If `work` synchronises with the GPU,
+    torch's `capture_end` raises before it has cleaned up. The random generator would then fail for the rest of the
+    process, and the allocator would keep the memory of the capture; both are restored here.
     """
     device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
@@ -83,19 +82,19 @@ def _capture(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
 
 
 class Recordings(Generic[T]):
-    """Works by a key, each recorded when it is first asked for; None stands for one that cannot be."""
+    """Captured work by key, captured on first use; None if it cannot be captured."""
 
     def __init__(self, *, shared: bool = False) -> None:
         self._shared = shared
         self._made: dict[object, Recorded[T] | None] = {}
 
     def get(self, key: object, work: Callable[[], T]) -> Recorded[T] | None:
-        """The recording of `work`, by its `key`."""
+        """Return the captured `work` of this `key`."""
         if key not in self._made:
             try:
                 self._made[key] = Recorded(work, shared=self._shared)
             except torch.OutOfMemoryError:
                 raise
-            except RuntimeError:  # it waits for the GPU somewhere, which a recording cannot
+            except RuntimeError:  # it synchronises with the GPU, which cannot be captured
                 self._made[key] = None
         return self._made[key]

@@ -1,6 +1,6 @@
-"""Imports: parts of packages when they are first used, files and modules of the user, and entry points of packages.
+"""Lazy imports of packages, `--import` of the user's files and modules, and entry points of installed packages.
 
-`fedotp --import` names files and modules by an environment variable, which processes started from here inherit.
+`fedotp --import` passes its names in an environment variable, which child processes inherit.
 """
 
 import ast
@@ -22,35 +22,35 @@ from fedotp.errors import FedotpError
 VARIABLE = "FEDOTP_IMPORT"
 _MOST_BYTES = 16 << 20  # of a file
 _loaded: set[str] = set()
-_digests: dict[str, str] = {}  # of the files, by the names of their modules
+_digests: dict[str, str] = {}  # of imported files, by module name
 
 
 def name_imports(names: Sequence[str]) -> None:
-    """Say what `import_named` is to import, here and in processes started from here: files (*.py) and modules."""
+    """Set the files (*.py) and modules that `import_named` imports, in this process and its children."""
     os.environ[VARIABLE] = os.pathsep.join(map(_named, names))
 
 
 def import_options() -> list[str]:
-    """What a command line must say so that the same is imported."""
+    """Return the command-line options for the same imports."""
     return [word for name in _names() for word in ("--import", name)]
 
 
 def import_named() -> None:
-    """Import what was named and has not been imported yet."""
+    """Import the named files and modules that have not been imported yet."""
     for name in _names():
         if name not in _loaded:
-            _loaded.add(name)  # before it is: what it imports may come here again
+            _loaded.add(name)  # before the import, which may call this function again
             try:
                 _import_file(Path(name)) if name.endswith(".py") else importlib.import_module(name)
             except Exception as error:
                 _loaded.discard(name)
-                raise FedotpError(f"{name} cannot be imported: {_what_went_wrong(error, name)}") from error
+                raise FedotpError(f"cannot import {name}: {_located(error, name)}") from error
 
 
 def source_of(module: str) -> dict[str, str]:
-    """Where a module's code came from, for records: its name, its file and the file's SHA-256.
+    """Return the origin of a module for records: its name, its file and the file's SHA-256.
 
-    A file that was named has no name as a module. Of a program, which is more than a module, there is no digest.
+    A file given to `--import` has no module name; a program (`__main__`) has no digest.
     """
     facts = {} if module in _digests else {"module": module}
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -67,22 +67,22 @@ def _names() -> list[str]:
 
 
 def _named(name: str) -> str:
-    """The name as it means the same in every folder."""
+    """Return a name that is valid in every working directory."""
     if name.endswith(".py"):
         path = Path(name).expanduser().absolute()
         if not path.is_file():
             raise FedotpError(f"--import {name}: no such file")
         if os.pathsep in str(path):
-            raise FedotpError(f"--import {name}: a path with {os.pathsep!r} in it cannot be handed on; rename it")
+            raise FedotpError(f"--import {name}: a path must not contain {os.pathsep!r}; rename it")
         return str(path)
     if not all(part.isidentifier() for part in name.split(".")):
-        raise FedotpError(f"--import {name}: must be a file that ends in .py, or a module such as package.module")
+        raise FedotpError(f"--import {name}: must be a .py file or a module such as package.module")
     return name
 
 
 def _import_file(path: Path) -> None:
-    """Run a file as a module, whose name is the same in every process, for objects that go from one to another."""
-    path = path.absolute()  # the variable may hold a relative path
+    """Run a file as a module with the same name in every process, so that its objects can be pickled."""
+    path = path.absolute()  # the variable may contain a relative path
     code = read_regular(path, _MOST_BYTES)
     name = f"fedotp_import_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     module = ModuleType(name)
@@ -96,8 +96,8 @@ def _import_file(path: Path) -> None:
         raise
 
 
-def _what_went_wrong(error: Exception, name: str) -> str:
-    """In one line, with the line of the innermost code that is not fedotp's."""
+def _located(error: Exception, name: str) -> str:
+    """Format an error in one line, with the innermost line of code outside fedotp."""
     what = one_line(error) if isinstance(error, FedotpError) else f"{type(error).__name__}: {one_line(error)}"
     here = os.path.dirname(__file__)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
@@ -109,9 +109,9 @@ def _what_went_wrong(error: Exception, name: str) -> str:
 
 
 def lazy_face(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package that imports its public names on first use, to start quickly.
+    """Return the `__getattr__` and `__dir__` of a package that imports its public names on first use.
 
-    The names stand once, for type checkers and for this function: under `if TYPE_CHECKING:` in its `__init__.py`, as
+    The names are declared once, for type checkers and this function, under `if TYPE_CHECKING:` in its `__init__.py` as
     `from fedotp.room._module import name as name`.
     """
     tree = ast.parse(Path(sys.modules[package].__file__ or "").read_text(encoding="utf-8"))
@@ -134,14 +134,14 @@ def lazy_face(package: str) -> tuple[Callable[[str], object], Callable[[], list[
 
 
 def offered(group: str) -> list[str]:
-    """The names that packages offer in a group, sorted; nothing is imported."""
+    """Return the sorted names of the entry points of a group, without importing them."""
     return sorted(entry_points(group=group).names)
 
 
 def bring(group: str, name: str, what: str) -> tuple[Any, EntryPoint] | None:
-    """What a package offers under a name, imported, and its entry point; None if there is none.
+    """Import the entry point `name` and return the object and the entry point; None if there is none.
 
-    `what` it is, "method" for example, opens a refusal.
+    `what`, for example "method", names the kind of object in error messages.
     """
     offers = list(entry_points(group=group, name=name))
     if not offers:
@@ -149,19 +149,19 @@ def bring(group: str, name: str, what: str) -> tuple[Any, EntryPoint] | None:
     entry, *others = offers
     if others:
         packages = " and ".join(package_of(offer) for offer in offers)
-        raise FedotpError(f"the {what} {entry.name} is in {packages}; uninstall all but one")
+        raise FedotpError(f"several packages provide the {what} {entry.name}: {packages}; uninstall all but one")
     try:
         return entry.load(), entry
     except Exception as error:
         why = f"{type(error).__name__}: {one_line(error)}"
-        raise FedotpError(f"the {what} {entry.name} of {package_of(entry)} cannot be imported: {why}") from error
+        raise FedotpError(f"cannot import the {what} {entry.name} of {package_of(entry)}: {why}") from error
 
 
 def package_of(entry: EntryPoint) -> str:
-    """The package of an entry point and its version."""
+    """Return the package of an entry point and its version."""
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
 
 
 def origin(entry: EntryPoint | None) -> dict[str, str]:
-    """For records: nothing of what did not come by an entry point."""
+    """Return the entry point and its package for records; empty if there is none."""
     return {"entry_point": entry.value, "package": package_of(entry)} if entry else {}

@@ -1,4 +1,4 @@
-"""The process and the system it runs on: its end, its memory, its clock, the driver of a GPU."""
+"""Signals, memory limits and clock of this process, and the GPU driver."""
 
 import ctypes
 import errno
@@ -22,7 +22,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class Interrupt:
-    """Whether a signal asked to stop."""
+    """Flag that a signal requested a stop."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -30,7 +30,7 @@ class Interrupt:
 
 @contextmanager
 def listen(on_interrupt: Callable[[], object]) -> Iterator[Interrupt]:
-    """Catch SIGINT and SIGTERM within the block; outside the main thread, where Python cannot, catch nothing."""
+    """Catch SIGINT and SIGTERM within the block; do nothing outside the main thread, where Python cannot."""
     interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
         yield interrupt
@@ -51,14 +51,14 @@ def listen(on_interrupt: Callable[[], object]) -> Iterator[Interrupt]:
 
 
 def end_at_once(status: int) -> None:
-    """Let the next signal end this process, which is about to exit, with `status` and without a traceback."""
+    """Make the next signal exit this process with `status` and without a traceback."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: os._exit(status))
 
 
 def die_with_parent(*, at_once: bool = False) -> None:
-    """Have the kernel end this process when its parent is gone, however that ended; Linux only."""
+    """Make the kernel end this process when its parent exits for any reason; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL if at_once else signal.SIGTERM)
 
@@ -78,29 +78,28 @@ _V2, _V1 = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.u
 
 
 def shortage(error: BaseException) -> str | None:
-    """One line if `error` means that memory or threads ran out; None if it is something else."""
+    """Return a message if `error` means that memory or threads are exhausted, else None."""
     words = str(error).lower()
     raised = isinstance(error, RuntimeError | OSError | ImportError) and any(sign in words for sign in _SIGNS)
     if not (raised or isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM):
         return None
     said = f" ({one_line(error, 160)})" if words else ""
     return (
-        f"not enough memory{said}; close other programs, or lower compute.group_size or the batch sizes; "
-        "what was written down is kept"
+        f"not enough memory{said}; close other programs or lower compute.group_size or batch sizes; saved data are kept"
     )
 
 
-_sharing = 1  # processes on one GPU, this one among them
+_sharing = 1  # processes on one GPU, including this one
 
 
 def share_gpu(n_processes: int) -> None:
-    """Others use the GPU of this process, too: so many, this one included."""
+    """Set the number of processes, including this one, that share the GPU."""
     global _sharing
     _sharing = n_processes
 
 
 def free_gpu_bytes(device: "torch.device") -> int:
-    """What is free on a GPU, at most this process's part of the whole."""
+    """Return the free bytes of a GPU, at most this process's share of the total."""
     import torch
 
     free, total = torch.cuda.mem_get_info(device)
@@ -108,17 +107,17 @@ def free_gpu_bytes(device: "torch.device") -> int:
 
 
 def memory_limit(system: Path = _SYSTEM) -> int | None:
-    """Bytes that this process and those it is grouped with may take; None if there is no limit."""
+    """Return the memory limit in bytes of this process's control groups; None if there is none."""
     return min((limit for limit, _ in _limits(system)), default=None)
 
 
 def memory_left(system: Path = _SYSTEM) -> int | None:
-    """Bytes of that which are not taken yet, what caches of files take included; None if there is no limit."""
+    """Return the unused bytes of that limit, file caches counted as unused; None if there is no limit."""
     return min((max(0, limit - used) for limit, used in _limits(system)), default=None)
 
 
 def _limits(system: Path) -> Iterator[tuple[int, int]]:
-    """The limit of each group that this process is in, from the innermost to the outermost, and what is used of it."""
+    """Yield the limit and usage of each control group of this process, innermost first."""
     for folder, (limit, usage) in _groups(system):
         allowed, used = _number(folder / limit), _number(folder / usage)
         if allowed is not None:
@@ -126,7 +125,7 @@ def _limits(system: Path) -> Iterator[tuple[int, int]]:
 
 
 def _groups(system: Path) -> Iterator[tuple[Path, tuple[str, str]]]:
-    """A container sees its own group as the root, whatever path its parent gave it: the root is always tried."""
+    """Yield folders of control groups and their file names; a container sees its own group as the root."""
     try:
         lines = (system / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -150,7 +149,7 @@ def _number(path: Path) -> int | None:
 
 
 def _cached(folder: Path) -> int:
-    """Bytes of files that the system frees when memory is needed."""
+    """Return the bytes of cached files, which the system frees when memory is needed."""
     try:
         facts = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
         return int(facts.get("total_inactive_file") or facts["inactive_file"])
@@ -158,26 +157,26 @@ def _cached(folder: Path) -> int:
         return 0
 
 
-# Options of glibc's mallopt, and what they are set to.
-_KEPT = {
-    -8: 1,  # M_ARENA_MAX: one for all threads, or large pieces could not be kept
-    -3: 1 << 30,  # M_MMAP_THRESHOLD: what is smaller is not given back at once, ...
-    -1: 2**31 - 1,  # M_TRIM_THRESHOLD: ... and not soon
+# Options of glibc's mallopt and their values.
+_MALLOPT = {
+    -8: 1,  # M_ARENA_MAX: one arena for all threads, so that large blocks can be reused
+    -3: 1 << 30,  # M_MMAP_THRESHOLD: do not return smaller blocks immediately, ...
+    -1: 2**31 - 1,  # M_TRIM_THRESHOLD: ... nor soon after
     -2: 64 << 20,  # M_TOP_PAD
 }
 
 
 def keep_freed() -> None:
-    """Have glibc keep freed memory for the next tensors, unless the environment says how it is to do (MALLOC_...).
+    """Make glibc reuse freed memory for the next tensors, unless the environment configures it (MALLOC_...).
 
-    Every step of training takes and frees the same large pieces. To have them from the system anew each time, page by
-    page, takes a seventh of the processor time where towers are small. Elsewhere than on glibc nothing happens.
+    Every training step allocates and frees the same large blocks; with small towers, getting them from the system takes
+    a seventh of the processor time. Without glibc this does nothing.
     """
     if any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         return
     with suppress(OSError, AttributeError, TypeError):
         set_option = ctypes.CDLL(None).mallopt
-        for option, value in _KEPT.items():
+        for option, value in _MALLOPT.items():
             set_option(option, value)
 
 
@@ -189,21 +188,20 @@ _waited = _Waited()
 
 
 def own_seconds() -> float:
-    """A clock that measures the work of this thread."""
+    """Return a clock of the working time of this thread, without the times given to `leave_out`."""
     return time.perf_counter() - _waited.seconds
 
 
 def leave_out(seconds: float) -> None:
-    """Take time off this thread's clock that was spent waiting, or on the work of other threads."""
+    """Subtract from this thread's clock time spent waiting or on the work of other threads."""
     _waited.seconds += seconds
 
 
 def open_driver(changes: Sequence[str] = ()) -> None:
-    """Have CUDA's driver open the first GPU, if there is one, and Triton find out what it is, while the caller goes on.
+    """Open the first GPU, if any, and compute Triton's key in a thread, while the caller continues.
 
-    After a call before `import torch` the GPU is open by the time torch is: torch uses the same context of the process.
-    Triton hashes hundreds of megabytes of itself before it loads a kernel that it has compiled earlier. Nothing is done
-    where one of `changes` to a configuration says where to compute.
+    Call it before `import torch`, which uses the same CUDA context of the process. Triton hashes hundreds of megabytes
+    of itself before it loads a cached kernel. Does nothing if one of `changes` to a configuration sets the device.
     """
     if any(change.startswith("compute.device=") for change in changes):
         return
@@ -211,7 +209,7 @@ def open_driver(changes: Sequence[str] = ()) -> None:
 
 
 def _open() -> None:
-    with suppress(Exception):  # no driver here, or no Triton: what is needed is asked for again, and missed then
+    with suppress(Exception):  # no driver or no Triton: a later use reports what is missing
         driver = ctypes.CDLL("libcuda.so.1")
         if driver.cuInit(0) == 0:
             driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
@@ -221,5 +219,5 @@ def _open() -> None:
 
 
 def n_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,8 +1,4 @@
-"""Values of settings: what they may be, and how TOML writes them.
-
-The standard library reads TOML, without limits, but does not write it. What is out of range is refused in one line,
-before anything is allocated or computed.
-"""
+"""Checks of settings, and TOML, which the standard library reads without limits and cannot write."""
 
 import re
 import tomllib
@@ -26,11 +22,11 @@ _DEEP = re.compile(rf"(?:^|[\[{{,])[ \t]*+(?:{_PART}\.[ \t]*+){{{_MOST_PARTS}}}"
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Read TOML that may come from anyone; whatever is wrong with it is a `ValueError`."""
+    """Parse TOML from an untrusted source; any error is a `ValueError`."""
     if len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"it has {len(text):,} characters; at most {_MOST_CHARACTERS:,} are read")
+        raise ValueError(f"it has {len(text):,} characters: must be at most {_MOST_CHARACTERS:,}")
     if _DEEP.search(text):
-        raise ValueError(f"a key has more than {_MOST_PARTS} parts")
+        raise ValueError(f"a dotted key has more than {_MOST_PARTS} parts")
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -38,21 +34,21 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def write_scalar(value: Scalar) -> str:
-    """Write one value; the text is always one line."""
+    """Serialise one value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return f'"{"".join(_escape(character) for character in value)}"'
-    return repr(value)  # of a float: the shortest text that reads back equal
+    return repr(value)  # for a float: the shortest text that parses to the same value
 
 
 def write_value(value: Scalar | Words) -> str:
-    """Write a scalar, or words as a list; the text is always one line."""
+    """Serialise a scalar, or a tuple of strings as a list, on one line."""
     return f"[{', '.join(map(write_scalar, value))}]" if isinstance(value, tuple) else write_scalar(value)
 
 
 def write_tables(tables: Mapping[str, Value | Mapping[str, Value]]) -> str:
-    """Write values first, then tables, both in the given order; None, which TOML does not have, is left out."""
+    """Serialise values, then tables, both in the given order; None, which TOML does not have, is skipped."""
     values = {key: value for key, value in tables.items() if not isinstance(value, Mapping)}
     blocks = [_write_lines(values)] if values else []
     blocks += [f"[{key}]\n{_write_lines(table)}" for key, table in tables.items() if isinstance(table, Mapping)]
@@ -60,16 +56,16 @@ def write_tables(tables: Mapping[str, Value | Mapping[str, Value]]) -> str:
 
 
 def show(value: object) -> str:
-    """A value as a message quotes it: as TOML where that can be, in one line, not too long."""
+    """Format a value for a message: as TOML if possible, on one line, truncated."""
     try:
         text = write_value(value) if isinstance(value, bool | int | float | str | tuple) else str(value)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:  # an integer of thousands of digits
         return "a huge number"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def show_key(*parts: str) -> str:
-    """A dotted key as a message quotes it."""
+    """Format a dotted key for a message."""
     return ".".join(part if _BARE_KEY.fullmatch(part) else show(part) for part in parts)
 
 
@@ -87,14 +83,11 @@ def _escape(character: str) -> str:
 
 
 MOST = 10**6
-"""More rounds, clients or images in a batch than a federation has, and a rate or weight that is a slip.
-
-Products of such numbers still fit 64 bits and the floats that prompts are made of.
-"""
+"""Upper limit of numbers of rounds, clients and images in a batch, and of rates and weights; products fit 64 bits."""
 
 
 def require(condition: bool, key: str, value: object, right: str) -> None:
-    """Refuse `value`, saying what would be right."""
+    """Raise `SettingError` ("key = value: must be right") unless `condition`."""
     if not condition:
         given = repr(value)
         given = given if len(given) <= _LONGEST else f"{given[:_LONGEST]}..."
@@ -102,23 +95,23 @@ def require(condition: bool, key: str, value: object, right: str) -> None:
 
 
 def require_from(least: float, most: float, key: str, value: float, hint: str = "") -> None:
-    """Refuse a number that is not from `least` to `most`; `hint` ends the message."""
+    """Require a number from `least` to `most`; `hint` is appended to the message."""
     require(least <= value <= most, key, value, f"from {least} to {most}{hint}")
 
 
 def require_one_of(choices: Any, key: str, value: object) -> None:
-    """Refuse what is not among `choices`, a `Literal`."""
+    """Require one of the values of the `Literal` `choices`."""
     require(value in get_args(choices), key, value, alternatives(get_args(choices)))
 
 
 def require_choices(settings: object, prefix: str = "") -> None:
-    """Refuse settings of which a field that is a `Literal` holds none of its choices; the keys begin with `prefix`."""
+    """Require a valid choice in every `Literal` field of `settings`; messages name keys with this `prefix`."""
     for name, kind in get_type_hints(type(settings)).items():
         if get_origin(kind) is Literal:
             require_one_of(kind, f"{prefix}{name}", getattr(settings, name))
 
 
 def alternatives(names: Sequence[str]) -> str:
-    """Names in words: a, b or c."""
+    """Join names as "a, b or c"."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last

@@ -1,20 +1,20 @@
-"""The exceptions that a person can mend, as opposed to a bug in fedotp."""
+"""Exceptions that the user can resolve, as opposed to bugs in fedotp."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
-_NEAR = 0.5  # how alike modle and method are, about
+_NEAR = 0.5  # about the similarity of "modle" and "method"
 
 
 class FedotpError(Exception):
-    """Bad input. The message is one line: what is wrong, where, and what would be right.
+    """Invalid input. The message is one line: what is wrong, where, and what to do.
 
     The command line prints it without a traceback and exits with status 2.
     """
 
 
 class SettingError(FedotpError):
-    """A setting that cannot be: its key, what was given, and what would be right, in words."""
+    """An invalid setting: its key, the given value, and a description of valid values."""
 
     def __init__(self, key: str, given: str, right: str) -> None:
         super().__init__(f"{key} = {given}: must be {right}")
@@ -23,27 +23,27 @@ class SettingError(FedotpError):
         self.right = right
 
     def under(self, section: str) -> "SettingError":
-        """The same of a section's key; a key that names its section already stays as it is."""
+        """Return the error with the section prepended to its key, unless the key already contains it."""
         whole = self.key if self.key.startswith(f"{section}.") else f"{section}.{self.key}"
         return SettingError(whole, self.given, self.right)
 
 
 class MissingPackageError(FedotpError):
-    """An image needs a package that is not installed. The image is not broken, and must not be left out as such."""
+    """An image needs a package that is not installed. The image is not broken and must not be skipped."""
 
 
 class TransientError(FedotpError):
-    """Nothing is wrong with the input, and the same command may succeed later: no descriptors left, a link that broke.
+    """A temporary failure, such as a full disk or a broken connection: the same command may succeed later.
 
-    The command line exits with status 75 (`EX_TEMPFAIL`), after which a service manager starts it again.
+    The command line exits with status 75 (`EX_TEMPFAIL`), on which a service manager restarts it.
     """
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names for a message, not too many of them."""
+    """Join names for a message, with the number of those omitted."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that may have been meant; None if `name` is like none of them."""
+    """Return the most similar of `names` as a suggestion; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=_NEAR)), None)

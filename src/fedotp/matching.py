@@ -18,12 +18,12 @@ Rule = Literal["pooled", ot.Rule]
 
 
 def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
+    """Compute the cosine of the pooled image feature and the class features (Eq. 1): CoOp and PromptFL.
 
     Args:
         pooled:  (C, B, e) pooled image features.
         classes: (C, N, K, e) class features; with several prompts the cosines are averaged.
-        weights: (N,) or (C, N) of that average, summing to 1; all alike if not given.
+        weights: (N,) or (C, N) of that average, summing to 1; equal by default.
 
     Returns:
         (C, B, K)
@@ -32,13 +32,13 @@ def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None)
 
 
 def _mean_direction(classes: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean (C, K, e) over prompts of class features (C, N, K, e) brought to length 1."""
+    """Return the mean (C, K, e) over prompts of normalised class features (C, N, K, e)."""
     directions = F.normalize(classes, dim=-1)
     return directions.mean(1) if weights is None else (weights[..., None, None] * directions).sum(1)
 
 
 def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
-    """Cosine of every patch with every prompt of every class, G_m' H_k (Section 4.2; the cost is 1 minus it).
+    """Compute the cosine of every patch and every prompt of every class, G_m' H_k (Section 4.2; cost is 1 minus it).
 
     One matrix product per client. The result is a view of memory ordered (C, K, N, B, V), which `fedotp.ot.score`
     reads without a copy.
@@ -60,7 +60,7 @@ def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Matching:
-    """How images are matched with classes.
+    """Rule that scores images against classes.
 
     Rules: "pooled" (Eq. 1), "average" (mean similarity of patches and prompts: the paper's ablation without
     transport), "classical" (Eq. 3, entropic) and "unbalanced" (Eq. 6 to 9, the paper's method).
@@ -68,7 +68,7 @@ class Matching:
     Attributes:
         reg: entropic regularisation of the transport problem, the paper's lambda.
         mass: share of the patches' mass that is transported, the paper's gamma ("unbalanced" only).
-        solver: how the transport problem is solved, as for `fedotp.ot.solve`; `tol` and `max_iter`, too.
+        solver: solver of the transport problem; like `tol` and `max_iter`, as in `fedotp.ot.solve`.
 
     Examples:
         >>> from fedotp.clip import ImageFeatures
@@ -92,27 +92,27 @@ class Matching:
 
     @property
     def has_plan(self) -> bool:
-        """Whether it looks at patches, and so has a transport plan."""
+        """True if the rule uses patches and so has a transport plan."""
         return self.rule != "pooled"
 
     @property
     def has_mass(self) -> bool:
-        """Whether the share of the image that is transported can be chosen."""
+        """True if the transported share of the mass can be chosen."""
         return self.rule == "unbalanced"
 
     def __call__(
         self, image: ImageFeatures, classes: Tensor, weights: Tensor | None = None, counted: Tensor | None = None
     ) -> Tensor:
-        """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e), for classes (C, N, K, e).
+        """Score images, pooled (C, B, e) and tokens (C, B, V, e), against classes (C, N, K, e): (C, B, K).
 
-        `weights` (N,), (C, N) or (C, B, N), summing to 1, say how much each prompt counts, or, with transport, what
-        share of the mass it takes; all alike if not given. The plan and they are held fixed in the gradient
-        (Section 4.2). `counted` (C, B) says which images are none of padding, for the solver "batch", which asks.
+        `weights` (N,), (C, N) or (C, B, N), summing to 1, are the weights of prompts, with transport their shares of
+        the mass; equal by default. Plan and weights are constant in the gradient (Section 4.2). `counted` (C, B) is
+        false for padding; only the solver "batch" uses it.
         """
         if self.rule == "pooled":
             return pooled_score(image.pooled, classes, weights)
         if self.rule == "average":
-            # The mean over patches and prompts of cosines is the cosine's mean: no similarity tensor is needed.
+            # Averaging normalised features first gives the mean cosine without a similarity tensor.
             patches = F.normalize(image.tokens, dim=-1).mean(-2)  # (C, B, e)
             if weights is not None and weights.dim() == 3:
                 each = patches[:, None] @ F.normalize(classes, dim=-1).mT  # (C, N, B, K)
@@ -131,12 +131,12 @@ class Matching:
         )
 
     def plan(self, similarity: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Transport plan (..., V, N) for similarities (..., V, N): how much of patch m goes to prompt n (Eq. 6).
+        """Return the transport plan (..., V, N) for similarities (..., V, N): mass from patch m to prompt n (Eq. 6).
 
-        Without transport ("average") every patch goes to every prompt alike. `weights` (N,) as for the scores.
+        Without transport ("average") the plan is uniform. `weights` (N,) as for the scores.
         """
         if self.rule == "pooled":
-            raise FedotpError("rule = 'pooled' has no transport plan; it looks at the whole image only")
+            raise FedotpError("rule = 'pooled' has no transport plan: it does not use patches")
         mass = {"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule]
         return ot.solve(
             1 - similarity,
@@ -151,7 +151,7 @@ class Matching:
 
 
 def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | None:
-    """The shares of the mass that prompts take, (N,) or (C, B, K, N), from weights (N,), (C, N) or (C, B, N)."""
+    """Return prompts' shares of the mass, (N,) or (C, B, K, N), from weights (N,), (C, N) or (C, B, N)."""
     if weights is None or weights.dim() == 1:
         return weights
     each = weights if weights.dim() == 3 else weights[:, None].expand(-1, n_images, -1)
@@ -159,23 +159,23 @@ def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | N
 
 
 def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
-    """Softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
+    """Compute the softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
     return (scores * logit_scale.exp()).softmax(-1)
 
 
 def cross_entropy(
     scores: Tensor, labels: Tensor, logit_scale: Tensor, *, apart: bool = False, prior: Tensor | None = None
 ) -> Tensor:
-    """Mean negative log-probability of the labels, per client (Eq. 2, whose printed form omits the logarithm).
+    """Compute the mean negative log-probability of the labels per client (Eq. 2, with the logarithm missing in print).
 
     Args:
         scores: (C, B, K).
-        labels: (C, B) class indices; -1 marks padding, which does not count.
-        apart: give what every image adds to that mean's sum instead.
-        prior: (C, K) is added to the logits: the logarithms of class frequencies, for logit adjustment.
+        labels: (C, B) class indices; -1 marks padding, which is ignored.
+        apart: return the loss of each image instead of the mean.
+        prior: (C, K), added to the logits: the logarithms of class frequencies, for logit adjustment.
 
     Returns:
-        (C,), 0 for a client whose images are all padding; with `apart` (C, B), 0 for padding.
+        (C,), 0 for a client with padding only; with `apart` (C, B), 0 for padding.
     """
     n_clients = len(scores)
     logits = scores * logit_scale.exp()

@@ -191,7 +191,7 @@ def test_a_bad_upload_on_a_phone_says_why_and_removes_the_last_answer(
     evil = tmp_path / f"{EVIL}.png"
     evil.write_text("hello")
     lenient.set_input_files("#file", evil)
-    expect(lenient.locator("#error")).to_contain_text(f"{evil.name}: not an image of a known format")
+    expect(lenient.locator("#error")).to_contain_text(f"{evil.name}: not an image of a supported format")
     for gone in ("#best", "#maps", "#picture", "#name"):
         expect(lenient.locator(gone)).to_be_hidden()
     upload(lenient, image)

@@ -196,7 +196,7 @@ TAMPERED: list[tuple[Callable[[Path], None], str]] = [
     (facts_changed(lambda f: f["method"].update(name="fedopt")), "did you mean fedotp"),
     (facts_changed(lambda f: f["method"].update(mass=7)), "method.mass = 7.0: must be from"),
     (facts_changed(lambda f: f["method"].update(n_private=2)), "expected features of 3 prompts, got 2"),
-    (facts_changed(lambda f: f["method"].update(n_shared=10**15)), "there must be from 1 to 256 prompts"),
+    (facts_changed(lambda f: f["method"].update(n_shared=10**15)), "their sum must be from 1 to 256"),
     (facts_changed(lambda f: f["prompt"].update(n_ctx=3)), "expected tensors"),
     (facts_changed(lambda f: f["prompt"].update(n_ctx=10**15)), "n_ctx = 1000000000000000: must be from 1 to 1000"),
     (facts_changed(lambda f: f["prompt"].update(n_ctx=1000)), "must be at most 77, the context length"),

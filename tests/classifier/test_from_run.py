@@ -121,9 +121,9 @@ def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
     ):
         with pytest.raises(FedotpError, match=complaint):
             classifier.with_classes(names)
-    with pytest.raises(FedotpError, match="cannot be put before other names"):
+    with pytest.raises(FedotpError, match="separate vectors for each of the trained classes"):
         fedotp.load(made.run("fedotp, per class").path, "client-0").with_classes(["cat", "dog"])
-    with pytest.raises(FedotpError, match="votes for its own classes"):
+    with pytest.raises(FedotpError, match="contains only labels of the trained classes"):
         fedotp.load(made.run("pfedprompt, labels").path, "client-0").with_classes(["cat", "dog"])
 
 

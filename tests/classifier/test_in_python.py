@@ -117,15 +117,15 @@ def test_greys_and_masks() -> None:
 @pytest.mark.parametrize(
     ("given_", "why"),
     [
-        (np.zeros((3, 8, 8), np.uint8), r"shape \(3, 8, 8\) is no picture; give \(height, width\)"),
-        (torch.zeros(8, 8, 3, dtype=torch.uint8), r"shape \(8, 8, 3\) is no picture"),
-        (np.zeros((0, 8, 3), np.uint8), "no picture"),
-        (np.zeros(8, np.uint8), "no picture"),
-        (np.zeros((8, 8, 3), np.int64), "an array of int64 is no picture"),
-        (np.full((8, 8, 3), 200.0), "from 0 to 1, this one from 200 to 200; divide by 255"),
-        (np.full((8, 8, 3), -0.5, np.float32), "give what `preprocess` made to `encode_pixels`"),
+        (np.zeros((3, 8, 8), np.uint8), r"shape \(3, 8, 8\) is not an image: must be a NumPy array \(height, width\)"),
+        (torch.zeros(8, 8, 3, dtype=torch.uint8), r"shape \(8, 8, 3\) is not an image"),
+        (np.zeros((0, 8, 3), np.uint8), "not an image"),
+        (np.zeros(8, np.uint8), "not an image"),
+        (np.zeros((8, 8, 3), np.int64), "an array of int64 is not an image"),
+        (np.full((8, 8, 3), 200.0), "must be from 0 to 1, got 200 to 200; divide by 255"),
+        (np.full((8, 8, 3), -0.5, np.float32), "pass the output of `preprocess` to `encode_pixels`"),
         (np.full((8, 8, 3), np.nan), "from 0 to 1"),
-        (np.array([["a"]]), "an array of <U1 is no picture"),
+        (np.array([["a"]]), "an array of <U1 is not an image"),
     ],
 )
 def test_numbers_that_are_no_picture_are_refused(classifier: Classifier, given_: object, why: str) -> None:

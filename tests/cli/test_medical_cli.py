@@ -80,7 +80,7 @@ def test_without_pydicom_no_scan_is_taken_for_broken(
         fedotp("run", made / "tiny.toml", *words, "--set", "data.skip_broken=true", "--out", tmp_path / "run"),
     ):
         assert (done.status, done.out) == (2, "")
-        assert done.err.splitlines()[-1] == "error: reading DICOM needs pydicom: pip install 'fedotp[medical]'"
+        assert done.err.splitlines()[-1] == "error: DICOM images need pydicom: pip install 'fedotp[medical]'"
 
 
 def test_a_window_that_hides_a_site_is_said(study: Path, made: Path, tmp_path: Path, fedotp: Fedotp) -> None:

@@ -151,14 +151,14 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
     [
         ("x = 1\ny = z", "line 2: NameError: name 'z' is not defined"),
         ("def f(:\n", "SyntaxError: "),
-        ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a class made"),
+        ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a subclass"),
         (
             "from fedotp.methods import METHODS, CoOp\nMETHODS['moored'] = CoOp",
-            "line 2: METHODS['moored'] is a method that calls itself 'coop'",
+            "line 2: METHODS['moored']: its name must be 'moored', got 'coop'",
         ),
         (
             "from fedotp.methods import METHODS, CoOp\nclass Mine(CoOp):\n    ...\nMETHODS['coop'] = Mine",
-            "line 4: fedotp itself has a method coop; give Mine another name",
+            "line 4: fedotp already has a method coop; rename Mine",
         ),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_file_with_a_mistake_is_one_line(text: str, what: str, tmp_path: Path,
     done = fedotp("runs", "list", tmp_path, "--import", file)
     assert done.status == 2
     (line,) = done.err.splitlines()
-    assert line.startswith(f"error: {file} cannot be imported: {what}")
+    assert line.startswith(f"error: cannot import {file}: {what}")
 
 
 def test_a_module_is_named_as_python_finds_it(tmp_path: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +215,11 @@ def test_a_package_brings_a_method(package: Path, place: Path, fedotp: Fedotp, m
 def test_a_broken_package_is_one_line(package: Path, place: Path, fedotp: Fedotp) -> None:
     done = fedotp("run", "tiny.toml", "--set", "method.name=moored_broken")
     assert done.status == 2
-    assert "the method moored_broken of a-broken-package 1.5 cannot be imported: ModuleNotFoundError" in done.err
+    assert "cannot import the method moored_broken of a-broken-package 1.5: ModuleNotFoundError" in done.err
     install(package, "moored_entry", "another-package", "a_package:Moored_Entry")
     done = fedotp("run", "tiny.toml", "--set", "method.name=moored_entry")
     assert done.status == 2
-    assert re.search(r"the method moored_entry is in an?\S+ 1.5 and an?\S+ 1.5; uninstall all but one", done.err)
+    assert re.search(r"provide the method moored_entry: an?\S+ 1.5 and an?\S+ 1.5; uninstall all but one", done.err)
 
 
 def test_packages_do_not_replace_what_fedotp_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,13 +109,13 @@ def _rows(*values: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("clients", "message"),
     [
-        ([], "it made 0 clients, at least 1 are asked for"),
-        (["me"], "number 0 is no Client with a name of its own: 'me'"),
-        ([Client("a", None, _rows(0), _rows(0)), Client("a", None, _rows(1), _rows(1))], "number 1 is no Client"),
-        ([Client("a", None, _rows(0), _rows())], "a, test: images must be an array"),
-        ([Client("a", None, [0], _rows(0))], "a, train: images must be an array"),
-        ([Client("a", None, _rows(0, 99), _rows(0))], "a, train: positions must rise, from 0 to 9"),
-        ([Client("a", None, _rows(1, 0), _rows(0))], "a, train: positions must rise, from 0 to 9"),
+        ([], "expected at least 1 clients, got 0"),
+        (["me"], "client 0 must be a Client with a unique name, got 'me'"),
+        ([Client("a", None, _rows(0), _rows(0)), Client("a", None, _rows(1), _rows(1))], "client 1 must be a Client"),
+        ([Client("a", None, _rows(0), _rows())], "a, test: images must be a non-empty int64 array"),
+        ([Client("a", None, [0], _rows(0))], "a, train: images must be a non-empty int64 array"),
+        ([Client("a", None, _rows(0, 99), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
+        ([Client("a", None, _rows(1, 0), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
         ([Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))], "b, train: image 1 is an"),
     ],
 )
@@ -126,7 +126,7 @@ def test_what_a_scheme_must_return(clients: list[object], message: str) -> None:
 
 
 def test_what_is_no_scheme_is_refused() -> None:
-    with pytest.raises(FedotpError, match=r"PARTITIONS\['x'\] must be a function of a data set and settings, not 3"):
+    with pytest.raises(FedotpError, match=r"PARTITIONS\['x'\] must be a function of a data set and settings, got 3"):
         PARTITIONS["x"] = 3  # type: ignore[assignment]
-    with pytest.raises(FedotpError, match="fedotp has a partition scheme iid of its own"):
+    with pytest.raises(FedotpError, match="fedotp already has a partition scheme iid"):
         PARTITIONS["iid"] = lambda dataset, settings: ()

@@ -132,7 +132,7 @@ def test_a_backbone_without_a_text_tower(made: Path, place: Path, fedotp: Fedotp
     from_bundle, from_run = fedotp(*words), fedotp("predict", "here", "--client", client, images, "--json")
     assert from_bundle.status == 0, from_bundle.err
     assert from_bundle.out == from_run.out
-    assert "these prompts change the features of their own classes" in fedotp(*words, "--classes", "red,pink").err
+    assert "changes to the features of the trained classes" in fedotp(*words, "--classes", "red,pink").err
 
 
 def test_the_class_prior_and_other_frequencies(

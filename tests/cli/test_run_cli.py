@@ -92,9 +92,7 @@ def test_a_run_reads_the_partition_that_data_partition_saved(place: Path, made: 
     both = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", "partition.seed=1")
     assert both.err == "error: --partition who.json already defines the partition; remove --set partition.*\n"
     other = fedotp("run", "tiny.toml", "--partition", "who.json", "--set", f"data.dataset={made}/images/day", "--quiet")
-    assert other.err.startswith(
-        f"error: the partition divides images {saved.data_digest[:12]}, but the data read are day"
-    )
+    assert other.err.startswith(f"error: the partition is of images {saved.data_digest[:12]}, but the data set is day")
 
 
 def test_json_is_nothing_but_json_lines(place: Path, fedotp: Fedotp) -> None:

@@ -171,7 +171,7 @@ def test_palettes_and_what_cannot_be_rgb() -> None:
     assert to_rgb(image).getpixel((0, 0)) == (200, 100, 50)
     image.info["transparency"] = b"\x00\x00"  # Pillow warns when this goes straight to RGB
     assert to_rgb(image).getpixel((0, 0)) == (200, 100, 50)
-    with pytest.raises(FedotpError, match="mode La cannot be turned into RGB"):
+    with pytest.raises(FedotpError, match="cannot convert an image of mode La to RGB"):
         to_rgb(Image.new("La", (2, 2)))
 
 

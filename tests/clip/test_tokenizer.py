@@ -124,7 +124,7 @@ def test_batch_layout() -> None:
     assert ids.dtype == torch.int64
     assert ids.tolist() == [[49406, 320, 1929, 49407, 0, 0], [49406, 49407, 0, 0, 0, 0]]
     assert CLIP(["a dog"], 4).tolist() == [[49406, 320, 1929, 49407]]
-    with pytest.raises(FedotpError, match="text of 5 tokens does not fit the context of 4: 'a big dog'"):
+    with pytest.raises(FedotpError, match="text of 5 tokens: must be at most 4: 'a big dog'"):
         CLIP(["a dog", "a big dog"], 4)
 
 

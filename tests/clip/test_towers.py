@@ -244,7 +244,7 @@ def test_wrong_inputs_are_refused() -> None:
         model.encode_image(torch.zeros(1, 3, 32, 32))
     with pytest.raises(ValueError, match="end-of-text"):
         model.encode_text(torch.tensor([[1, 98], [1, 2]]))
-    with pytest.raises(ValueError, match="13 tokens exceed"):
+    with pytest.raises(ValueError, match="13 tokens: must be at most"):
         model.encode_embeddings(torch.zeros(1, 13, 128), torch.tensor([12]))
     with pytest.raises(FedotpError, match="vocabulary of 99"):
         _ = model.tokenizer

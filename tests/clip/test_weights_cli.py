@@ -40,7 +40,7 @@ def test_convert_rounds_and_says_so(tmp_path: Path) -> None:
     printed = run("convert", tmp_path / "in.safetensors", out, "--dtype", "float16")
     assert {t.dtype for t in load_file(out).values() if t.is_floating_point()} == {torch.float16}
     assert f"rounded to float16 from weights with digest {model.digest}" in printed
-    with pytest.raises(FedotpError, match="not overwritten"):
+    with pytest.raises(FedotpError, match="already exists"):
         run("convert", tmp_path / "in.safetensors", out)
     assert "rounded" not in run("convert", tmp_path / "in.safetensors", out, "--force")
     assert load(out).digest == model.digest
@@ -52,5 +52,5 @@ def test_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from fedotp.cli import main; main()", "weights", "info"]
     done = subprocess.run([*command, str(tmp_path / "notes.txt")], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a file of weights")
+    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a weights file")
     assert done.stderr.count("\n") == 1

@@ -150,7 +150,7 @@ def test_files_that_are_not_configurations(tmp_path: Path) -> None:
     assert "not valid TOML: " in _refusal(f"seed = {'1' * 5000}", tmp_path)
     for key in (".".join("a" * 50_000), " . ".join(['"a.b"', "c"] * 25_000)):  # minutes, if they were parsed
         for text in (f"{key} = 1", f"[{key}]", f"[[ {key} ]]", f"a = {{{key} = 1}}", f"a = {{b = 1, {key} = 1}}"):
-            assert _refusal(text, tmp_path) == "runs.toml: not valid TOML: a key has more than 16 parts"
+            assert _refusal(text, tmp_path) == "runs.toml: not valid TOML: a dotted key has more than 16 parts"
     assert "not valid TOML: it has 1,100,000 characters" in _refusal("#" * 1_100_000, tmp_path)
     path = tmp_path / "latin.toml"
     path.write_bytes(b'[data]\ndataset = "caf\xe9"\n')

@@ -106,7 +106,7 @@ def test_another_scheme_drops_what_it_has_no_use_for() -> None:
     iid = dirichlet.override(["partition.alpha=0.1", "partition.min_size=2"]).override(["partition.scheme=iid"])
     assert iid.partition == PartitionSettings("iid", n_clients=10, shots=16)
     assert _refusal("partition.scheme=iid", "partition.min_size=4") == (
-        "--set: partition.min_size = 4: must be left out: it is for dirichlet, domain-dirichlet, quantity, not iid"
+        "--set: partition.min_size = 4: must be unset: only for dirichlet, domain-dirichlet, quantity, not iid"
     )
     assert _refusal("partition.scheme=diriclet").startswith("--set: partition: unknown scheme 'diriclet'; did you")
 

@@ -128,7 +128,7 @@ def test_damage_is_one_clear_line(name: str, damage: str, tmp_path: Path) -> Non
         place.write_bytes(content[: len(content) // 2])
     else:
         place.unlink()
-    with pytest.raises(FedotpError, match="install fedotp again") as caught:
+    with pytest.raises(FedotpError, match="reinstall fedotp") as caught:
         DATASETS[name].read(place)
     assert str(place) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -69,7 +69,7 @@ def test_validation_images_take_the_place_of_the_test_images(ward: Path) -> None
     assert names(dataset, "test") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
     assert len(dataset.train) == 16
     plain = table(ward, lines("path", "label"), "path,label")
-    with pytest.raises(FedotpError, match=r"scans has no validation images; leave data\.test_split out"):
+    with pytest.raises(FedotpError, match=r"scans has no validation images; remove data\.test_split"):
         load_dataset(plain, test_split="val")
 
 
@@ -78,7 +78,7 @@ def test_two_columns_are_enough_and_others_are_listed(ward: Path) -> None:
     path.write_text("\ufeff" + path.read_text().replace(",", ";"), encoding="utf-8")
     dataset = load_dataset(path)
     assert (len(dataset.train), len(dataset.test)) == (19, 5)
-    assert dataset.notes == ("columns that are not used: age",)
+    assert dataset.notes == ("unused columns: age",)
     assert dataset.domains == ("all",)
 
 
@@ -95,7 +95,7 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
     columns = ["path", "label", "site", *(["group"] if groups == "column" else [])]
     tmp_table, pattern = table(ward, lines(*columns), ",".join(columns)), "" if groups == "column" else groups
     dataset = load_dataset(tmp_table, groups=pattern)
-    assert dataset.split_note == "drawn once, 80 % of every domain for training, whole groups on one side"
+    assert dataset.split_note == "drawn once, 80 % of every domain for training, no group in both splits"
     assert len(dataset.groups) == 12
     assert load_dataset(tmp_table, groups=pattern).digest == dataset.digest  # the same every time
     patients = [{name[:-6] for name in names(dataset, split)} for split in ("train", "test")]
@@ -109,22 +109,26 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
     [
         ("file,label", ["a.png,x"], "line 1: no column 'path' among file, label"),
         ("path,label,path", ["a.png,x,y"], "line 1: two columns 'path'"),
-        ("path,label", [], "no image in it, only a header"),
-        ("path,label", ["a.png,x", "b.png"], "line 3: 1 cells, the header has 2"),
+        ("path,label", [], "contains no images, only a header"),
+        ("path,label", ["a.png,x", "b.png"], "line 3: expected 2 cells as in the header, got 1"),
         ("path,label", ["a.png,x", "", "b.png, "], "line 4: label is empty"),
-        ("path,label", ["a.png,_"], "line 2: the label '_' has no word in it"),
-        ("path,label", ["a.png,x", "../../etc/passwd,x"], "line 3: .* must stay below the data set's folder"),
+        ("path,label", ["a.png,_"], "line 2: the label '_' contains no word"),
+        ("path,label", ["a.png,x", "../../etc/passwd,x"], "line 3: .* must be a path inside the data set's folder"),
         ("path,label", ["a.png,x", "b.png,y", "a.png,y"], "lines 2 and 4: a.png is listed twice"),
-        ("path,label", ["a.png,no_nodule", "b.png,no nodule"], "lines 2 and 3: the labels .* both read 'no nodule'"),
-        ("path,label,split", ["a.png,x,train", "b.png,x,dev"], "line 3: split is 'dev'; right is train, test or val"),
-        ("path,label,split", ["a.png,x,train", "b.png,x,"], "line 3: split is empty, in others it is not"),
-        ("path,label,site", ["a.png,x,", "b.png,x,oslo"], "line 2: site is empty, in others it is not"),
-        ("path,label,split", ["a.png,x,train", "b.png,y,test"], "line 3: label 'y' has no line of split train"),
+        (
+            "path,label",
+            ["a.png,no_nodule", "b.png,no nodule"],
+            "lines 2 and 3: the labels .* have the same name 'no nodule'",
+        ),
+        ("path,label,split", ["a.png,x,train", "b.png,x,dev"], "line 3: split = 'dev': must be train, test or val"),
+        ("path,label,split", ["a.png,x,train", "b.png,x,"], "line 3: split is empty, but not in other lines"),
+        ("path,label,site", ["a.png,x,", "b.png,x,oslo"], "line 2: site is empty, but not in other lines"),
+        ("path,label,split", ["a.png,x,train", "b.png,y,test"], "line 3: the label 'y' has no line with split train"),
         ("path,label", ['a.png,"x'], "line 2: not CSV"),
         (
             "path,label",
             ["a.png,x", "b.nii.gz,x"],
-            r"line 3: fedotp does not read images \*\.nii\.gz; convert them to PNG",
+            r"line 3: unsupported image format \.nii\.gz; convert them to PNG",
         ),
         (
             "path,label,split,group",
@@ -144,7 +148,7 @@ def test_a_missing_table_and_an_expression_that_finds_nothing(ward: Path) -> Non
     with pytest.raises(FedotpError, match=r"cannot read .*none.csv: No such file"):
         load_dataset(ward / "none.csv")
     path = table(ward, lines("path", "label"), "path,label")
-    with pytest.raises(FedotpError, match=r"data.groups = 'x\(.\)' finds no group in oslo/p0_0.png"):
+    with pytest.raises(FedotpError, match=r"data.groups = 'x\(.\)' does not match oslo/p0_0.png"):
         load_dataset(path, groups="x(.)")
 
 
@@ -166,5 +170,5 @@ def test_a_hugging_face_table_is_read(tmp_path: Path) -> None:
     assert dataset.train.labels.tolist() == [0, 0, 1, 1]
     assert check_dataset(dataset).broken == ()
     assert dataset.test.image(3).size == (10, 12)
-    with pytest.raises(FedotpError, match="it needs train and test"):
+    with pytest.raises(FedotpError, match="must have train and test"):
         from_hf(datasets.DatasetDict({"train": tables["train"]}), name="mine")

@@ -55,15 +55,15 @@ def test_folder_of_domains(tmp_path: Path) -> None:
     ("names", "message"),
     [
         ([], "no image in"),
-        (["a/1.png", "x/b/2.png"], "all be at class/ or all at domain/class/"),
-        (["1.png"], "all be at class/ or all at domain/class/"),
-        (["train/a/1.png", "b/2.png"], "all be at class/ or all at domain/class/"),
+        (["a/1.png", "x/b/2.png"], "all be in class/ or all in domain/class/"),
+        (["1.png"], "all be in class/ or all in domain/class/"),
+        (["train/a/1.png", "b/2.png"], "all be in class/ or all in domain/class/"),
         (["a/b/c/d/1.png"], "deeper than split/domain/class"),
-        (["train/a/1.png", "train/b/1.png"], "has only train/; it needs train/ and test/"),
+        (["train/a/1.png", "train/b/1.png"], "has only train/: must have train/ and test/"),
         (["val/a/1.png", "test/b/1.png"], "has only test and val/"),
-        (["train/a/1.png", "test/b/1.png"], "test/b/ is a class without training images; put some into its folder"),
-        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ both read 'cat'"),
-        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ both read 'big cat'"),
+        (["train/a/1.png", "test/b/1.png"], "test/b/ is a class without training images; add some to its folder"),
+        (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ have the same name 'cat'"),
+        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ have the same name"),
         (["a/1.png", "b/1.png"], "test split is empty"),
     ],
 )
@@ -76,7 +76,7 @@ def test_unclear_folder_is_refused(names: list[str], message: str, tmp_path: Pat
 def test_val_beside_test_is_left_out_and_said(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"{s}/{c}/{i}.png" for s in ("train", "val", "test") for c in "ab" for i in range(2)])
     dataset = read_folder(tmp_path)
-    assert dataset.notes == ("left out: 4 images in val/; test/ is the test split",)
+    assert dataset.notes == ("skipped: 4 images in val/; test/ is the test split",)
     assert dataset.split_note == "folders train/ and test/"
     assert _names(dataset)[1] == [f"test/{c}/{i}.png" for c in "ab" for i in range(2)]
     for name in ("test/a", "test/b"):
@@ -92,8 +92,8 @@ def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) 
         (tmp_path / name).write_bytes(b"x")
     dataset = read_folder(tmp_path)
     (note,) = dataset.notes
-    assert note.startswith("left out, as fedotp does not read them: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG or ")
-    assert note.endswith("nibabel and rawpy can read them")
+    assert note.startswith("skipped unsupported images: 2 .nef, 1 .nii, 1 .nii.gz; convert them to PNG")
+    assert note.endswith("with nibabel and rawpy")
     for path in (tmp_path / "a").glob("*.png"):
         path.unlink()
     with pytest.raises(FedotpError, match=f"no image in {tmp_path / 'a'}; left out, .*: 1 .nef; .*; add some or"):
@@ -102,8 +102,8 @@ def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) 
 
 def test_pets_without_lists_are_not_one_class(tmp_path: Path) -> None:
     write_tree(tmp_path, [f"oxford_pets/images/beagle_{i}.png" for i in range(5)])
-    missing = "annotations/trainval.txt or split_zhou_OxfordPets.json is missing, and all images"
-    with pytest.raises(FedotpError, match=f"has the name of Oxford-IIIT Pets, but not its lists: {missing}"):
+    missing = "annotations/trainval.txt or split_zhou_OxfordPets.json is missing; without it all images"
+    with pytest.raises(FedotpError, match=f"has the name of Oxford-IIIT Pets, but {missing}"):
         load_dataset(tmp_path / "oxford_pets")
     assert load_dataset("folder", root=tmp_path / "oxford_pets").classes == ("images",)
 

@@ -90,7 +90,7 @@ def test_validation_images_of_lists_and_folders_are_there_on_request(tmp_path: P
     assert held | trained == {plain.train.name(i) for i in range(len(plain.train))}
 
     cifar10(tmp_path)
-    with pytest.raises(FedotpError, match=r"cifar10 has no validation images; leave data\.test_split out"):
+    with pytest.raises(FedotpError, match=r"cifar10 has no validation images; remove data\.test_split"):
         load_dataset("cifar10", root=tmp_path, test_split="val")
 
 
@@ -135,10 +135,10 @@ def test_any_data_set_with_a_list_is_read_by_its_folder(tmp_path: Path) -> None:
 def test_two_lists_or_no_images_are_refused(tmp_path: Path) -> None:
     rows = {"train": [("a/0.jpg", 0, "a")], "val": [], "test": [("a/1.jpg", 0, "a")]}
     zhou_split(tmp_path, "Mine", rows)
-    with pytest.raises(FedotpError, match="no image of class 'a' found below"):
+    with pytest.raises(FedotpError, match="no image of class 'a' below"):
         load_dataset(tmp_path)
     zhou_split(tmp_path, "Yours", rows)
-    with pytest.raises(FedotpError, match=r"has split_zhou_Mine.json, split_zhou_Yours.json; leave the one"):
+    with pytest.raises(FedotpError, match=r"lists, split_zhou_Mine.json, split_zhou_Yours.json; keep only one"):
         load_dataset(tmp_path)
 
 
@@ -221,29 +221,29 @@ ZHOU = [
     ("{not json", "is not JSON"),
     ("[]", "has no list 'train'"),
     ('{"train": []}', "has no list 'test'"),
-    ('{"train": [["a.jpg", 0]], "test": []}', "should be \\[path, label, class name\\]"),
-    ('{"train": [["a.jpg", "0", "cat"]], "test": []}', "should be \\[path, label, class name\\]"),
-    ('{"train": [["../../secret.jpg", 0, "cat"]], "test": []}', "must stay below"),
-    ('{"train": [["/etc/secret.jpg", 0, "cat"]], "test": []}', "must stay below"),
-    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 0, "dog"]], "test": []}', "label 0 is called"),
-    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 2, "dog"]], "test": []}', "should have no gaps"),
-    ('{"train": [["no_such.jpg", 0, "cat"]], "test": []}', "no image of class 'cat' found"),
+    ('{"train": [["a.jpg", 0]], "test": []}', "must be \\[path, label, class name\\]"),
+    ('{"train": [["a.jpg", "0", "cat"]], "test": []}', "must be \\[path, label, class name\\]"),
+    ('{"train": [["../../secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
+    ('{"train": [["/etc/secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
+    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 0, "dog"]], "test": []}', "label 0 has the names"),
+    ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 2, "dog"]], "test": []}', "without gaps"),
+    ('{"train": [["no_such.jpg", 0, "cat"]], "test": []}', "no image of class 'cat' below"),
 ]
 
 
 @pytest.mark.parametrize(
     ("name", "file", "content", "message"),
     [
-        ("oxford_pets", "annotations/test.txt", "Abyssinian_1 one 1 1", "should be 'Breed_12 1 1 1'"),
-        ("oxford_pets", "annotations/test.txt", "Abyssinian_1 9 1 1", "should have no gaps"),
-        ("food101", "meta/test.txt", "pizza/1", "is not class/image"),
-        ("dtd", "labels/val1.txt", "banded", "is not class/image"),
+        ("oxford_pets", "annotations/test.txt", "Abyssinian_1 one 1 1", "must be like 'Breed_12 1 1 1'"),
+        ("oxford_pets", "annotations/test.txt", "Abyssinian_1 9 1 1", "without gaps"),
+        ("food101", "meta/test.txt", "pizza/1", "must be class/image"),
+        ("dtd", "labels/val1.txt", "banded", "must be class/image"),
         ("flowers102", "imagelabels.mat", "MATLAB", "is not a MAT 5 file"),
-        ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 is called 'Abyssinian' and"),
-        ("flowers102", "cat_to_name.json", '["rose"]', "should be"),
-        ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "is not 'image variant' with one of 2"),
-        ("fgvc_aircraft", "images_variant_train.txt", "../../../x 707-320", "must stay below"),
-        ("imagenet", "classnames.txt", "n01440764", "should be 'n01440764 tench'"),
+        ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 has the names 'Abyssinian' and"),
+        ("flowers102", "cat_to_name.json", '["rose"]', "must be"),
+        ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "must be 'image variant' with one of 2"),
+        ("fgvc_aircraft", "images_variant_train.txt", "../../../x 707-320", "must be a path inside"),
+        ("imagenet", "classnames.txt", "n01440764", "must be like 'n01440764 tench'"),
         ("sun397", "split_zhou_SUN397.json", '{"train": []}', "has no list 'test'"),
         ("cifar10", "data_batch_3", "garbage", "not a pickle that can be read safely"),
         ("cifar100", "meta", "garbage", "not a pickle that can be read safely"),
@@ -266,7 +266,7 @@ def test_absent_data_set_says_where_it_should_be(tmp_path: Path) -> None:
             load_dataset(name, root=tmp_path)
         assert str(tmp_path / DATASETS[name].folder) in str(caught.value)
         if DATASETS[name].resources:  # the command fetches it to where it was looked for
-            assert f"`fedotp data download {name} --root {tmp_path}` fetches it" in str(caught.value)
+            assert f"run `fedotp data download {name} --root {tmp_path}`" in str(caught.value)
         assert find_dataset(name, tmp_path) is None
 
 
@@ -276,7 +276,7 @@ def test_a_name_like_no_data_set_is_taken_for_a_folder_that_is_not_there(
     monkeypatch.chdir(tmp_path)
     Path("photos.zip").write_bytes(b"")
     for name, message in {
-        "my-photos": "unknown data set 'my-photos', and there is no such folder here",
+        "my-photos": "'my-photos' is neither a known data set nor a folder",
         "photos.zip": r"photos\.zip is a file",
         "oxford_pet": "did you mean 'oxford_pets'",
     }.items():
@@ -286,7 +286,7 @@ def test_a_name_like_no_data_set_is_taken_for_a_folder_that_is_not_there(
         load_dataset(tmp_path / "nowhere")
     long = "long " * 1000  # too long for a path
     for name, root in ((long, None), ("folder", tmp_path / long), ("cifar10", tmp_path / long)):
-        with pytest.raises(FedotpError, match=r"unknown data set|is not a folder|is not at"):
+        with pytest.raises(FedotpError, match=r"known data set nor a folder|is not a folder|cannot find"):
             load_dataset(name, root=root)
 
 
@@ -316,7 +316,7 @@ def test_flower_numbers_outside_the_range_are_refused(file: str, key: str, numbe
     columns[key] = columns[key].copy()
     columns[key][5] = number
     scipy.io.savemat(folder / file, columns)
-    with pytest.raises(FedotpError, match=f"{file}: the variable '{key}' should hold numbers from 1 to"):
+    with pytest.raises(FedotpError, match=f"{file}: the variable '{key}' must contain numbers from 1 to"):
         load_dataset("flowers102", root=tmp_path)
 
 

@@ -210,13 +210,13 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 + 10 * RECORD, hard))  # the third batch of four does not fit
     try:
-        with pytest.raises(FedotpError, match="cannot be written: File too large; make room") as raised:
+        with pytest.raises(FedotpError, match=r"cannot write to .*: File too large; free disk space") as raised:
             encode(one_shard(), tiny_clip(), root=tmp_path / "store", batch_size=4)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(raised.value)
     (tmp_path / "file").touch()
-    with pytest.raises(FedotpError, match="cannot be opened: Not a directory"):
+    with pytest.raises(FedotpError, match=r"cannot open .*: Not a directory"):
         encode(one_shard(), tiny_clip(), root=tmp_path / "file")
     resumed = encode(one_shard(), tiny_clip(), root=tmp_path / "store")
     assert (resumed.n_encoded, resumed.n_repaired) == (ALL - 8, 0)
@@ -253,7 +253,7 @@ GOOD = {
 )
 def test_a_description_with_a_value_it_cannot_have_is_refused(change: dict[str, object] | None) -> None:
     assert Encoding.from_json(json.dumps(GOOD)).width == 8
-    with pytest.raises(FedotpError, match="not the description of a token store"):
+    with pytest.raises(FedotpError, match="not a description of a token store"):
         Encoding.from_json("[" * 100_000 if change is None else json.dumps({**GOOD, **change}))
 
 

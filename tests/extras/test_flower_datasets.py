@@ -66,5 +66,5 @@ def test_a_run_with_it_and_going_on(inputs: Path, tmp_path: Path) -> None:
 
 def test_what_does_not_divide_images_is_refused(inputs: Path) -> None:
     by_nothing = partitioners.NaturalIdPartitioner(partition_by="hospital")
-    with pytest.raises(FedotpError, match="the columns to divide by are label and domain"):
+    with pytest.raises(FedotpError, match="use the columns label or domain"):
         from_flower(load_dataset(str(inputs / "data")), by_nothing)

@@ -189,7 +189,7 @@ def test_success_is_the_share_of_other_images_taken_for_the_target(name: Any, so
 def test_methods_without_an_average_and_attacks_without_images_are_refused(method: str) -> None:
     with pytest.raises(FedotpError, match=r'attack\.name = "scaled": must be "none", as the server of'):
         attacked(AttackSettings("scaled"), method)
-    with pytest.raises(FedotpError, match="needs images to attack with"):
+    with pytest.raises(FedotpError, match="needs the images of a `backdoor`"):
         Simulator(METHODS["fedotp"](), make_task(), make_data(), under(AttackSettings("backdoor")))
 
 
@@ -197,13 +197,13 @@ def test_methods_without_an_average_and_attacks_without_images_are_refused(metho
     ("key", "value", "why"),
     [
         ("share", 0.0, r"attack\.share = 0\.0: must be in \(0, 1\]"),
-        ("share", 1.0, r"attack\.share = 1\.0: must be less: no honest client is left of 6"),
+        ("share", 1.0, r"attack\.share = 1\.0: must be smaller, so that at least one of 6 clients is honest"),
         ("poisoned", 1.5, r"attack\.poisoned"),
         ("patch", 0.0, r"attack\.patch"),
         ("scale", -1.0, r"attack\.scale"),
         ("target", "dog", r"attack\.target = 'dog': must be one of the classes: cat, egyptian mau, car"),
         ("source", "dog", r"attack\.source = 'dog': must be one of the classes"),
-        ("source", "cat", r"attack\.source = 'cat': must be another class than attack\.target"),
+        ("source", "cat", r"attack\.source = 'cat': must be a different class from attack\.target"),
         ("name", "bad", r"attack\.name"),
     ],
 )

@@ -62,21 +62,24 @@ def test_a_checkpoint_that_is_right_is_read(forged: Callable[[Forge], Path]) -> 
 
 
 FORGERIES: dict[str, tuple[Forge, str]] = {
-    "progress of another type": (lambda t, p, k: p.update(round="2"), "its progress says round = 2"),
-    "progress below zero": (lambda t, p, k: p.update(metrics_bytes=-1), "its progress says metrics_bytes = -1"),
-    "progress beyond all numbers": (lambda t, p, k: p.update(round=1 << 70), "its progress says round"),
-    "progress of unknown names": (lambda t, p, k: p.update(__class__=1), "its progress says __class__"),
-    "truth as a number": (lambda t, p, k: p.update(stopped=1), "its progress says stopped = 1"),
+    "progress of another type": (lambda t, p, k: p.update(round="2"), "invalid progress: round = 2"),
+    "progress below zero": (lambda t, p, k: p.update(metrics_bytes=-1), "invalid progress: metrics_bytes = -1"),
+    "progress beyond all numbers": (lambda t, p, k: p.update(round=1 << 70), "invalid progress: round"),
+    "progress of unknown names": (lambda t, p, k: p.update(__class__=1), "invalid progress: __class__"),
+    "truth as a number": (lambda t, p, k: p.update(stopped=1), "invalid progress: stopped = 1"),
     "rows that are no table": (lambda t, p, k: ["prompt"], "not a table of shapes"),
     "rows without a shape": (lambda t, p, k: {"prompt": 3}, "not a table of shapes"),
-    "rows of an unknown type": (lambda t, p, k: {"prompt": "torch.quint8 (3,)"}, "which this version does not know"),
-    "rows larger than their file": (lambda t, p, k: {"prompt": "torch.float32 (99999999999,)"}, "one is damaged"),
-    "rows of other digits": (lambda t, p, k: {"prompt": "torch.float32 (٣,)"}, "which this version does not know"),
+    "rows of an unknown type": (lambda t, p, k: {"prompt": "torch.quint8 (3,)"}, "unknown layout of clients' rows"),
+    "rows larger than their file": (lambda t, p, k: {"prompt": "torch.float32 (99999999999,)"}, "one is corrupt"),
+    "rows of other digits": (lambda t, p, k: {"prompt": "torch.float32 (٣,)"}, "unknown layout of clients' rows"),
     "no slots": (lambda t, p, k: t.__delitem__("kept.slot"), "kept.slot"),
-    "slots of another type": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2)}), "of the wrong kind"),
-    "slots as a table": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2, 2).to(torch.int8)}), "wrong kind"),
-    "more checksums than slots": (lambda t, p, k: t.update({"kept.checksum": torch.zeros(9).long()}), "wrong kind"),
-    "a third slot": (lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}), "two slots"),
+    "slots of another type": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2)}), "wrong types or shapes"),
+    "slots as a table": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2, 2).to(torch.int8)}), "wrong types"),
+    "more checksums than slots": (lambda t, p, k: t.update({"kept.checksum": torch.zeros(9).long()}), "wrong types"),
+    "a third slot": (
+        lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}),
+        "must be -1, 0 or 1",
+    ),
 }
 
 

@@ -260,17 +260,17 @@ ALSO_KEPT = {"private": True}
 @pytest.mark.parametrize(
     ("method", "privacy", "section", "authors", "why"),
     [
-        ("pfedprompt", {}, {}, {}, "pFedPrompt: it looks up the training images themselves"),
-        ("promptfl-ft", ALSO_KEPT, {}, {}, "it fine-tunes before it predicts, without noise"),
-        ("coop", {}, {}, {}, "it shares nothing: set privacy.private = true"),
-        (FedCLIP(variant="code"), {}, {}, {}, "in its loss images see each other"),
-        (OwnLoss(), {}, {}, {}, "its loss is not made of `terms`"),
-        ("fedotp", {"unit": "group"}, {}, {}, 'privacy.unit = "group": must be "example", or data with groups'),
-        ("promptfl-fedamp", {"unit": "site"}, {}, {}, "has no average to protect this way"),
+        ("pfedprompt", {}, {}, {}, "pFedPrompt: it uses the training images in predictions"),
+        ("promptfl-ft", ALSO_KEPT, {}, {}, "it fine-tunes without noise before predictions"),
+        ("coop", {}, {}, {}, "it has no shared parameters; set privacy.private = true"),
+        (FedCLIP(variant="code"), {}, {}, {}, "its loss couples the images of a batch"),
+        (OwnLoss(), {}, {}, {}, "it overrides `loss`"),
+        ("fedotp", {"unit": "group"}, {}, {}, 'privacy.unit = "group": must be "example" for data without groups'),
+        ("promptfl-fedamp", {"unit": "site"}, {}, {}, "not supported for PromptFL.FedAMP, which has no average"),
         ("fedotp", ALSO_KEPT, {"compute": {"precision": "bfloat16"}}, {}, 'compute.precision = "bfloat16": must be'),
-        ("fedotp", ALSO_KEPT, {"holdout_clients": 1}, {}, "federation.holdout = 1: must be empty beside privacy"),
-        ("fedotp", {}, {}, {"batch_solver": True}, r"in its loss images see each other \(authors.batch_solver"),
-        ("fedotp", {}, {}, {"leaked_momentum": True}, "authors.leaked_momentum = true: must be false beside privacy"),
+        ("fedotp", ALSO_KEPT, {"holdout_clients": 1}, {}, "federation.holdout = 1: must be unset with privacy"),
+        ("fedotp", {}, {}, {"batch_solver": True}, r"its loss couples the images of a batch \(authors.batch_solver"),
+        ("fedotp", {}, {}, {"leaked_momentum": True}, "authors.leaked_momentum = true: must be false with privacy"),
     ],
 )
 def test_what_cannot_be_promised_is_refused(

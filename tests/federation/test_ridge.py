@@ -234,11 +234,11 @@ def test_wrong_options_of_personal_ridge_are_refused(wrong: dict) -> None:
 
 
 def test_what_private_sums_cannot_promise_is_refused() -> None:
-    with pytest.raises(FedotpError, match=r"evaluation\.prior = 1\.0: must be 0 beside privacy\.private = true"):
+    with pytest.raises(FedotpError, match=r"evaluation\.prior = 1\.0: must be 0 with privacy\.private = true"):
         simulator("ridge", private(make_settings(evaluation={"prior": 1.0}), unit="example", private=True))
-    with pytest.raises(FedotpError, match=r'^privacy\.unit = "site": FedCOF has no average'):
+    with pytest.raises(FedotpError, match=r'^privacy\.unit = "site": not supported for FedCOF, which has no average'):
         simulator("fedcof", private(make_settings(), unit="site"))
-    with pytest.raises(FedotpError, match="group has not"):
+    with pytest.raises(FedotpError, match="group to its sums is not bounded"):
         simulator("ridge", private(make_settings(), unit="group"))
     with pytest.raises(FedotpError, match=r"federation\.prior = 0"):
         simulator("promptfl", private(make_settings(prior=1.0), unit="example"))

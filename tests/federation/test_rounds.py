@@ -195,13 +195,13 @@ def test_held_out_clients_are_named_by_their_own_or_their_domains_name(holdout: 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"holdout_clients": 5}, "holdout_clients = 5: must leave at least one of the 5"),
+        ({"holdout_clients": 5}, "holdout_clients = 5: must be less than the number of clients, 5"),
         (
             {"holdout": ("art", "skecth")},
             r'holdout = \["art", "skecth"\]: must be names of clients or domains; did you mean "sketch"\? \(art, photo',
         ),
-        ({"holdout": ("art", "photo", "c", "d")}, "a client must be left to train, and these are all 5 clients"),
-        ({"holdout": ("art",), "holdout_clients": 2}, "holdout_clients = 2 draws .*one of the two$"),
+        ({"holdout": ("art", "photo", "c", "d")}, "these are all 5 clients, and at least one must train"),
+        ({"holdout": ("art",), "holdout_clients": 2}, r"must be \[\] with holdout_clients = 2; .*one of the two$"),
     ],
 )
 def test_what_cannot_be_held_out_is_refused(settings: dict, why: str) -> None:

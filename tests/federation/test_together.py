@@ -98,7 +98,7 @@ def side_by_side(several: list[Simulator], works: Works | None = None) -> tuple[
     before = threading.active_count()
     ended = dict(Together().go([*zip(several, works, strict=True)]))
     assert threading.active_count() == before
-    assert all(one.place is None for one in several)
+    assert all(one.executor is None for one in several)
     return found, [ended[number] for number in range(len(several))]
 
 

@@ -85,7 +85,7 @@ def test_views_are_what_one_client_at_a_time_sees(name: str) -> None:
             {
                 "view": "global",
                 "model": "global",
-                "why": f"{one.method.title} has no global part: nothing the server sends predicts by itself",
+                "why": f"{one.method.title} has no global part: the server's parameters alone cannot predict",
             }
         ]
         assert not any(model == "global" for _, model in views)
@@ -152,7 +152,7 @@ def test_prompts_of_every_class_have_no_novel_view() -> None:
     one = Simulator(METHODS["promptfl"](), make_task(per_class=True), make_data(), settings, novel=make_novel())
     assert not any(view.view == "novel" for view in one.see())
     assert [missing["view"] for missing in one.tests.missing] == ["novel"]
-    assert "vectors for every class" in one.tests.missing[0]["why"]
+    assert "separate vectors for each" in one.tests.missing[0]["why"]
 
 
 def test_clients_that_have_all_classes_have_no_neighbours() -> None:
@@ -169,7 +169,7 @@ def test_clients_that_have_all_classes_have_no_neighbours() -> None:
 
 
 def test_unknown_views_and_novel_classes_that_are_not_given_are_refused() -> None:
-    with pytest.raises(FedotpError, match=r'evaluation.views has "novel".*data.classes = "base"'):
+    with pytest.raises(FedotpError, match=r'evaluation.views contains "novel".*data.classes = "base"'):
         simulator("fedotp", make_settings(evaluation={"views": ("novel",)}))
     with pytest.raises(FedotpError, match=r'evaluation.views = \["bass"\]: must be a list of personal, global, base'):
         make_settings(evaluation={"views": ("bass",)})

@@ -241,7 +241,7 @@ def pipe_in_place_of(path: Path) -> None:
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
     ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
-    ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a plain file"),
+    ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a regular file"),
     ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
     ("server/server.key", lambda p: p.chmod(0o640), "too open; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "server.crt does not match server.key"),

@@ -113,7 +113,7 @@ def test_a_budget_that_one_round_exceeds_is_refused_before_anybody_waits(inputs:
 
 @pytest.mark.parametrize("method", ["coop", "promptfl-fedamp"])
 def test_a_method_without_an_average_is_refused(method: str, inputs: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="no average to protect"):
+    with pytest.raises(FedotpError, match="which has no average"):
         run_private(hiding_sites(inputs, method={"name": method}), tmp_path)
 
 

@@ -214,7 +214,7 @@ def test_a_server_cannot_make_a_site_take_all_memory_by_its_number(number: int, 
     ("change", "reason"),
     [
         ({"config": {"prompt": {"n_ctx": 10**9}}}, "prompt.n_ctx = 1000000000: must be from 1 to 1000"),
-        ({"config": {"method": {"n_private": 10**9}}}, "there must be from 1 to 256 prompts"),
+        ({"config": {"method": {"n_private": 10**9}}}, "their sum must be from 1 to 256"),
         ({"config": {"data": {"crops": 9000}}}, "data.crops = 9000: must be at most 1000"),
         ({"config": {"federation": {"local_epochs": 10**6}}}, "local_epochs = 1000000: must be at most 1000"),
         ({"config": {"federation": {"join_epochs": 10**6}}}, "join_epochs = 1000000: must be at most 1000"),

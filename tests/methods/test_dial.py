@@ -136,13 +136,13 @@ def test_a_dial_out_of_range_is_refused(dial: Dial) -> None:
 
 def test_a_dial_needs_both_kinds_of_prompts() -> None:
     for numbers in ({"n_shared": 0}, {"n_private": 0}):
-        with pytest.raises(FedotpError, match=r"^method.dial = 0.5: must be left out: a dial needs both"):
+        with pytest.raises(FedotpError, match=r"^method.dial = 0.5: must be none unless both"):
             FedOTP(dial=0.5, **numbers)
 
 
 def test_a_method_without_a_dial_says_so(task: Task) -> None:
     promptfl = METHODS["promptfl"]()
-    with pytest.raises(FedotpError, match=r"^PromptFL has no dial to choose: it does not weigh"):
+    with pytest.raises(FedotpError, match=r"^PromptFL has no option dial: it does not weight"):
         Predictor.of(promptfl, task, promptfl.untrained(task)).with_dial(0.5)
     changed = Predictor.of(FedOTP(), task, FedOTP().untrained(task)).with_dial("confidence")
     assert changed.method == FedOTP(dial="confidence")

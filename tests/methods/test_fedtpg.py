@@ -72,7 +72,7 @@ def test_a_prompt_for_other_names_is_made_from_these(task: Task) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(FedotpError, match=r"prompt\.per_class = true: FedTPG makes one prompt for all classes"):
+    with pytest.raises(FedotpError, match=r"prompt\.per_class = true: must be false, as FedTPG has one prompt"):
         simulator(FedTPG(), task=make_task(per_class=True))
     with pytest.raises(FedotpError, match="positions"):
         simulator(FedTPG(n_ctx=80))

@@ -88,7 +88,7 @@ def test_fedotp_matches_by_the_rule_it_names(task: Task, rule: str, n_prompts: i
 
 REFUSED: dict[str, list[tuple[str, object, str]]] = {
     "fedotp": [
-        ("n_shared", -1, "neither may be negative"),
+        ("n_shared", -1, "must not be negative"),
         ("rule", "pooled", "must be unbalanced, classical or average"),
         ("mass", 1.2, "must be from 1e-06 to 1"),
         ("reg", math.nan, "must be from 1e-06"),
@@ -164,7 +164,7 @@ def test_zero_shot_features_are_those_of_the_captions(clip: CLIP) -> None:
     ids = clip.tokenizer([f"a picture of {name}, a pet." for name in NAMES], 77)
     torch.testing.assert_close(found, clip.encode_text(ids)[None, None])
     assert ZeroShot().shared(task, 3) == ZeroShot().private(task) == {}
-    with pytest.raises(FedotpError, match=r"has no \{\}"):
+    with pytest.raises(FedotpError, match=r"must contain \{\}"):
         Task(clip, NAMES, template="a picture")
 
 

@@ -145,7 +145,7 @@ def test_names_fill_the_context_and_no_more(clip: CLIP) -> None:
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        ([], {}, "no class names"),
+        ([], {}, "class names must not be empty"),
         (["cat", " "], {}, "class name ' ' has no tokens"),
         (["cat"], {"n_ctx": 0}, "n_ctx = 0"),
         (["cat"], {"position": "top"}, "must be end, middle or front"),

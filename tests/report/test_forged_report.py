@@ -21,7 +21,7 @@ def test_a_pipe_in_place_of_a_result_is_refused(tmp_path: Path) -> None:
     run = invent_run(tmp_path / "run")
     (tmp_path / "run" / "joined" / "late").mkdir(parents=True)
     os.mkfifo(tmp_path / "run" / "joined" / "late" / "result.json")
-    with pytest.raises(FedotpError, match=r"cannot read .*result.json: .*not a plain file"):
+    with pytest.raises(FedotpError, match=r"cannot read .*result.json: .*not a regular file"):
         gather(run)
 
 

@@ -60,5 +60,5 @@ def test_what_was_divided_elsewhere_and_saved(table: Path, tmp_path: Path) -> No
     assert done.config.partition == PartitionSettings("given", 2)
     for client, expected in zip(done.partition.clients, drawn.clients, strict=True):
         np.testing.assert_array_equal(client.train, expected.train)
-    with pytest.raises(FedotpError, match=r"^given: a file says who has which images of scans, --partition FILE"):
+    with pytest.raises(FedotpError, match=r"^given: needs the partition of scans as --partition FILE"):
         run(done.config, tmp_path / "without")

@@ -55,7 +55,7 @@ def test_damage_and_absence_are_refused(inputs: Path, tmp_path: Path) -> None:
     for place in range(0, len(content), 16):
         content[place] ^= 1
     done.kept.write_bytes(content)
-    with pytest.raises(FedotpError, match="damaged"):
+    with pytest.raises(FedotpError, match="corrupt"):
         StoredParameters.of(done)
     done.checkpoint.unlink()
     with pytest.raises(FedotpError, match="no checkpoint yet"):

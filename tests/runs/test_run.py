@@ -96,7 +96,7 @@ def test_clients_without_test_images(who: str, inputs: Path, tmp_path: Path, mon
 
     monkeypatch.setattr(Simulator, who, without)
     if who == "predict":
-        with pytest.raises(fedotp.FedotpError, match="no client that trains has a test image"):
+        with pytest.raises(fedotp.FedotpError, match="no training client has a test image"):
             fedotp.run(make_config(inputs), tmp_path / "run")
     else:
         assert fedotp.run(make_config(inputs), tmp_path / "run").summary["joined"]["clients"] == []

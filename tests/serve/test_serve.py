@@ -129,7 +129,7 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
         found = page.look(page.upload(image), "client-1").json
         assert (found["plan"], found["kinds"]) == (None, ["local"])
         refused = page.look(page.upload(image), "client-1", mass=0.5)
-        assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no mass to c")
+        assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no option mas")
 
 
 # Who may ask ------------------------------------------------------------------------------------------------
@@ -232,11 +232,11 @@ def test_a_body_that_ends_early(page: Served) -> None:
     ("content", "complaint"),
     [
         (b"", "zero bytes"),
-        (b"hello", "not an image of a known format"),
+        (b"hello", "not an image of a supported format"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a known format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image of a supported format"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 50, ""),
-        (11_000, "too many pixels; at most 120 million are decoded"),
+        (11_000, "too many pixels: must be at most 120 million"),
         (20_000, "too many pixels"),
     ],
     ids=["empty", "text", "svg", "postscript", "cut", "bomb", "gigantic"],

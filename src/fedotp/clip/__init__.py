@@ -1,6 +1,6 @@
 """CLIP's towers, tokenizer, weights and image preprocessing.
 
-Each part is imported when it is first used, most of them with torch; preprocessing needs none of it.
+Names are imported on first use, most of them with torch; preprocessing does not need it.
 
 Shapes: B images or texts, V patches, L tokens, d text width, e width of the shared space.
 """

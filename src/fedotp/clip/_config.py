@@ -1,4 +1,4 @@
-"""The shape of a CLIP, the shapes OpenAI published, and the backbone that comes with the package."""
+"""Configurations of CLIP, those published by OpenAI, and the bundled backbone."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _DEEPEST = 512  # the deepest published has 56 layers
 
 
 def check_whole(name: str, value: object, *, least: int = 1, largest: int = _LARGEST) -> int:
-    """The value if it is a whole number in these bounds; sizes come from files of others."""
+    """Require a whole number in these bounds; sizes come from untrusted files."""
     if type(value) is int and least <= value <= largest:
         return value
     shown = f"{value!r:.40}" if isinstance(value, int | float | str) else f"a {type(value).__name__}"
@@ -37,12 +37,12 @@ def _check_sizes(shape: "VitConfig | ResNetConfig | TextConfig") -> None:
 
 def _check_heads(width: int, heads: int) -> None:
     if width % heads:
-        raise FedotpError(f"{heads} attention heads do not divide the width {width}; choose a divisor of it")
+        raise FedotpError(f"heads = {heads}: must be a divisor of the width {width}")
 
 
 def _check_grid(image_size: int, cell: int) -> None:
     if image_size < cell:
-        raise FedotpError(f"an image of {image_size} pixels is smaller than a patch of {cell}")
+        raise FedotpError(f"image_size = {image_size}: must be at least the patch size, {cell}")
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,15 @@ class VitConfig:
 
     @property
     def grid(self) -> int:
-        """Patches along one side of the image."""
+        """Number of patches along one side of the image."""
         return self.image_size // self.patch_size
 
 
 @dataclass(frozen=True)
 class ResNetConfig:
-    """CLIP's modified ResNet: four stages of bottlenecks, 32 pixels a grid cell, an attention pool on top.
+    """CLIP's modified ResNet: four stages of bottlenecks, 32 pixels per grid cell, and an attention pool.
 
-    `width` is the number of channels after the stem; the attention pool works on `32 * width` channels.
+    `width` is the number of channels after the stem; the attention pool has `32 * width` channels.
     """
 
     image_size: int
@@ -80,20 +80,20 @@ class ResNetConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.layers, tuple) or len(self.layers) != 4:
-            raise FedotpError("vision.layers: must be the numbers of blocks in the four stages")
+            raise FedotpError("vision.layers: must be four numbers of blocks, one for each stage")
         _check_sizes(self)
         _check_heads(self.width * 32, self.heads)
         _check_grid(self.image_size, 32)
 
     @property
     def grid(self) -> int:
-        """Cells along one side of the last feature map."""
+        """Number of cells along one side of the last feature map."""
         return self.image_size // 32
 
 
 @dataclass(frozen=True)
 class TextConfig:
-    """The causal text transformer. `eot` is the id of the end-of-text token, where the feature is read."""
+    """The causal text transformer. `eot` is the id of the end-of-text token, the position of the feature."""
 
     vocab_size: int
     context_length: int
@@ -106,14 +106,14 @@ class TextConfig:
         _check_sizes(self)
         _check_heads(self.width, self.heads)
         if self.eot >= self.vocab_size:
-            raise FedotpError(f"end-of-text id {self.eot} lies outside the vocabulary of {self.vocab_size}")
+            raise FedotpError(f"eot = {self.eot}: must be less than the size of the vocabulary, {self.vocab_size}")
 
 
 @dataclass(frozen=True)
 class ClassTable:
-    """In place of a text tower: the classes whose text features are known, in the order of their rows.
+    """Replacement of a text tower: class names with known text features, in the order of their rows.
 
-    `template` is the caption that the features were made of, `source` says where they come from.
+    `template` is the caption of the features, `source` their origin.
     """
 
     names: tuple[str, ...]
@@ -122,21 +122,21 @@ class ClassTable:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.names, tuple) and all(isinstance(name, str) and name.strip() for name in self.names)):
-            raise FedotpError("text.names: must be a list of class names, none of them empty")
+            raise FedotpError("text.names: must be a list of non-empty class names")
         if not 0 < len(self.names) <= _LARGEST or len(self.places) < len(self.names):
-            raise FedotpError(f"text.names: must be from 1 to {_LARGEST:,} class names, each of them once")
+            raise FedotpError(f"text.names: must be from 1 to {_LARGEST:,} different class names")
         if not isinstance(self.source, str):
-            raise FedotpError("text.source: must be a text that says where the features come from")
+            raise FedotpError("text.source: must be a text that describes the origin of the features")
         if not isinstance(self.template, str) or self.template.count("{}") != 1:
-            raise FedotpError("text.template: must be a caption with {} once, where the class name goes")
+            raise FedotpError("text.template: must be a caption with one {} in place of the class name")
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The row of each name; upper case and underscores make no difference."""
+        """Row of each name; case and underscores are ignored."""
         return {_plain(name): row for row, name in enumerate(self.names)}
 
     def rows(self, names: Sequence[str]) -> list[int]:
-        """The rows of these classes; those that it does not have are listed with the nearest that it has."""
+        """Return the rows of these classes; the error for missing ones suggests the nearest names."""
         if missing := [name for name in names if _plain(name) not in self.places]:
             near = [nearest(_plain(name), self.places) for name in missing]
             shown = [
@@ -144,7 +144,7 @@ class ClassTable:
                 for name, other in zip(missing, near, strict=True)
             ]
             raise FedotpError(
-                f"this backbone has no text tower, only features of {len(self.names):,} class names, and lacks "
+                f"this backbone has no text tower, only features of {len(self.names):,} class names, without "
                 f"{listed(shown, 5)}; rename the classes, or add their features to its table"
             )
         return [self.places[_plain(name)] for name in names]
@@ -156,9 +156,9 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True)
 class ClipConfig:
-    """Everything that fixes a CLIP's tensor shapes and its computation, apart from the weights.
+    """Configuration of a CLIP: everything except the weights.
 
-    `activation` is "quick_gelu" for OpenAI's weights and "gelu" for most of open_clip's own.
+    `activation` is "quick_gelu" for OpenAI's weights and "gelu" for most of open_clip's.
     """
 
     embed_dim: int
@@ -169,9 +169,8 @@ class ClipConfig:
     def __post_init__(self) -> None:
         check_whole("embed_dim", self.embed_dim)
         if self.activation not in get_args(Activation):
-            raise FedotpError(
-                f"unknown activation {one_line(self.activation, 40)}; choose one of {', '.join(get_args(Activation))}"
-            )
+            choices = " or ".join(get_args(Activation))
+            raise FedotpError(f"activation = {one_line(self.activation, 40)}: must be {choices}")
 
     @property
     def image_size(self) -> int:
@@ -180,27 +179,27 @@ class ClipConfig:
 
     @property
     def n_patches(self) -> int:
-        """Patch tokens per image, V; the class token is not counted."""
+        """Number V of patch tokens per image, without the class token."""
         return self.vision.grid**2
 
     @property
     def text_tower(self) -> TextConfig:
-        """The shape of the text tower; where there is none, the error says what works without one."""
+        """Configuration of the text tower; the error, if there is none, lists alternatives."""
         if isinstance(self.text, ClassTable):
             raise FedotpError(
                 f"this backbone has no text tower, only features of {len(self.text.names):,} class names: "
-                'set prompt.space = "features" (fedotp, promptfl, coop and others), or choose a method without prompts '
+                'set prompt.space = "features" (fedotp, promptfl, coop and others), or use a method without prompts '
                 "(zeroshot, fedclip, ridge, fedcof, personal-ridge)"
             )
         return self.text
 
     def to_json(self) -> str:
-        """One line of JSON that `from_json` reads back to an equal config."""
+        """Return one line of JSON for `from_json`."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "ClipConfig":
-        """Inverse of `to_json`."""
+        """Parse the JSON of `to_json`."""
         try:
             fields = json.loads(text)
             vision = fields.pop("vision")
@@ -234,19 +233,19 @@ CONFIGS: Mapping[str, ClipConfig] = MappingProxyType(
         "RN101": _openai(512, ResNetConfig(224, layers=(3, 4, 23, 3), width=64, heads=32), 512),
     }
 )
-"""OpenAI's published backbones, by OpenAI's names."""
+"""OpenAI's published backbones by name."""
 
 TINY = ClipConfig(
     embed_dim=32,
     vision=VitConfig(image_size=32, patch_size=8, width=64, layers=2, heads=4),
     text=TextConfig(vocab_size=49408, context_length=77, width=64, layers=2, heads=4, eot=49407),
 )
-"""A toy with CLIP's own vocabulary (3 million parameters, 16 patches): for tests and demonstrations."""
+"""A tiny model with CLIP's vocabulary (3 million parameters, 16 patches) for tests and demonstrations."""
 
 MINI = "mini"
-"""The backbone that comes with the package: small, truly pretrained, and there without a network (docs/mini.md)."""
+"""The bundled backbone: small, pretrained, and usable without a network (docs/mini.md)."""
 
 
 def mini_file() -> Path:
-    """Where the embedded weights are: 12 million parameters in float16, with config and tokenizer in the header."""
+    """Return the path of the bundled weights: 12 million float16 parameters, with config and tokenizer."""
     return Path(str(resources.files("fedotp.clip") / "mini.safetensors"))

@@ -14,7 +14,7 @@ _FILE = "open_clip_model.safetensors"
 
 
 class Published(NamedTuple):
-    """Where weights are published, and which they are: a commit of the repository and the SHA-256 of the file."""
+    """Published weights: repository, commit, and SHA-256 of the file."""
 
     repository: str
     revision: str
@@ -42,22 +42,22 @@ PUBLISHED = {
         "ec3d92cf63a5f9d591f0d611b736895966c73076",
         "da0baa37fb2211eee5729ab69ed587eb10d48f5b7076ceeed01552fc3d4cb4ee",
     ),
-    # Not pinned: neither commit nor checksum is known to us. OpenAI's own RN101.pt has its checksum in its address.
+    # Not pinned, because commit and checksum are unknown. OpenAI's own RN101.pt has its checksum in its URL.
     "RN101": Published("timm/resnet101_clip.openai", "main", None),
 }
-"""The weights of each of `CONFIGS`: OpenAI's, as safetensors."""
+"""OpenAI's weights of each of `CONFIGS`, as safetensors."""
 
 
 def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
-    """The weights file of a backbone of `CONFIGS`, downloaded only if the local cache does not have it.
+    """Return the weights file of a backbone of `CONFIGS`, downloaded if it is not in the local cache.
 
-    The cache is Hugging Face's own (`HF_HOME`) unless `cache_dir` is given. `mini` comes with the package. The file
-    is the very one that `PUBLISHED` names, or an error says that it is another.
+    The cache is Hugging Face's (`HF_HOME`) unless `cache_dir` is given. `mini` is bundled. The checksum of the file is
+    verified against `PUBLISHED`.
     """
     if name == MINI:
         return mini_file()
     if name not in PUBLISHED:
-        raise FedotpError(f"no backbone is called {name!r}; choose one of {', '.join([*PUBLISHED, MINI])}")
+        raise FedotpError(f"unknown backbone {name!r}: must be one of {', '.join([*PUBLISHED, MINI])}")
     published = PUBLISHED[name]
     path = _download(name, published, cache_dir)
     if published.sha256 is not None:
@@ -65,18 +65,15 @@ def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if sha256 != published.sha256:
             raise FedotpError(
-                f"{path.resolve()}: damaged or exchanged, not the weights of {name}: its SHA-256 is {sha256} and "
-                f"should be {published.sha256}; delete it and fetch {name} again"
+                f"{path.resolve()} is corrupt or not the weights of {name}: expected SHA-256 {published.sha256}, "
+                f"got {sha256}; delete it and download {name} again"
             )
     return path
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Where the weights of a backbone come from and where they belong; `path` is None where they are not here.
-
-    `folder` is that of the cache for them, `sha256` None where the checksum is not known.
-    """
+    """URL, cache folder and checksum (None if unknown) of a backbone's weights; `path` is None if not downloaded."""
 
     url: str
     folder: Path
@@ -85,7 +82,7 @@ class Weights:
 
 
 def find_weights(name: str, *, cache_dir: str | Path | None = None) -> Weights:
-    """Look for a backbone of `CONFIGS` in the local cache; nothing is downloaded."""
+    """Look for a backbone of `CONFIGS` in the local cache, without downloading it."""
     repository, revision, sha256 = PUBLISHED[name]
     cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir, revision=revision)
     folder = Path(cache_dir or huggingface_hub.constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
@@ -103,8 +100,8 @@ def _download(name: str, published: Published, cache_dir: str | Path | None) -> 
         return cached
     try:
         return Path(huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir, revision=revision))
-    except Exception as error:  # which exceptions depends on the hub's version and its HTTP library
+    except Exception as error:  # the exceptions depend on versions of huggingface_hub and its HTTP library
         raise FedotpError(
-            f"cannot download {name} ({type(error).__name__}): fetch {_address(repository, revision)} "
-            "on a machine with network access and give the path of that file instead of the name"
+            f"cannot download {name} ({type(error).__name__}): download {_address(repository, revision)} "
+            "on a machine with network access and use the path of the file instead of the name"
         ) from error

@@ -1,4 +1,4 @@
-"""The architecture of a checkpoint, read off its tensor shapes and the files beside it; its tensors' names."""
+"""Inference of a checkpoint's architecture from its tensor shapes and configuration files; names of tensors."""
 
 import json
 import math
@@ -17,11 +17,11 @@ from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError
 
 _LARGEST_JSON = 1 << 20  # bytes
-_HEAD_WIDTH = 64  # of every head in every CLIP by OpenAI
+_HEAD_WIDTH = 64  # in all of OpenAI's CLIPs
 
 
 class Hints(NamedTuple):
-    """What tensor shapes cannot tell."""
+    """Properties that tensor shapes do not determine."""
 
     activation: str | None = None
     vision_heads: int | None = None
@@ -29,19 +29,19 @@ class Hints(NamedTuple):
 
 
 def hugging_face_hints(folder: Path) -> Hints:
-    """From the `config.json` that transformers keeps beside the weights."""
+    """Read the `config.json` of transformers in the folder of the weights."""
     config = _read_json(folder / "config.json")
-    alone = config if config.get("model_type") == "clip_vision_model" else {}  # an image tower without the other
+    alone = config if config.get("model_type") == "clip_vision_model" else {}  # an image tower only
     vision, text = alone or _section(config, "vision_config"), alone or _section(config, "text_config")
     activations = {one_line(tower.get("hidden_act", "quick_gelu"), 40) for tower in (vision, text)}
     if len(activations) > 1:
-        raise FedotpError(f"the towers' activations differ ({', '.join(sorted(activations))}): not supported")
+        raise FedotpError(f"different activations of the towers are not supported: {', '.join(sorted(activations))}")
     heads = "num_attention_heads"
     return Hints(activations.pop(), _whole(vision, heads, "vision_config"), _whole(text, heads, "text_config"))
 
 
 def open_clip_hints(folder: Path) -> Hints:
-    """From the `open_clip_config.json` that open_clip keeps beside the weights."""
+    """Read the `open_clip_config.json` of open_clip in the folder of the weights."""
     config = _section(_read_json(folder / "open_clip_config.json"), "model_cfg")
     if not config:
         return Hints()
@@ -57,9 +57,9 @@ def open_clip_hints(folder: Path) -> Hints:
 def infer_config(
     tensors: Mapping[str, Tensor], hints: Hints, tokenizer: Tokenizer | None, table: ClassTable | None = None
 ) -> ClipConfig:
-    """The config of tensors under OpenAI's names; heads are 64 wide unless the hints say otherwise.
+    """Infer the config of tensors with OpenAI's names; heads have the width 64 without hints.
 
-    With a `table` of classes there need be no text tower.
+    With a `table` of classes no text tower is needed.
     """
     shape = _Shapes(tensors)
     text = table or _text(shape, hints, tokenizer)
@@ -78,12 +78,12 @@ def _text(shape: "_Shapes", hints: Hints, tokenizer: Tokenizer | None) -> TextCo
         width=text_width,
         layers=shape.count("transformer.resblocks."),
         heads=_heads(text_width) if hints.text_heads is None else hints.text_heads,
-        eot=tokenizer.eot if tokenizer else vocab_size - 1,  # CLIP's is the last id, other BPEs may differ
+        eot=tokenizer.eot if tokenizer else vocab_size - 1,  # the last id in CLIP, not in every BPE
     )
 
 
 def check_depth(config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse a config of more or fewer layers than there are tensors for, before a model of that size is built."""
+    """Require that config and tensors have the same number of layers, before a model is built."""
     shape, vision = _Shapes(tensors), config.vision
     towers = {"transformer.resblocks.": config.text.layers} if isinstance(config.text, TextConfig) else {}
     if isinstance(vision, VitConfig):
@@ -92,25 +92,26 @@ def check_depth(config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
         towers |= {f"visual.layer{stage}.": layers for stage, layers in enumerate(vision.layers, start=1)}
     for prefix, layers in towers.items():
         if shape.count(prefix) != layers:
-            raise FedotpError(f"its configuration has {layers} layers {prefix}*, but its tensors {shape.count(prefix)}")
+            n_there = shape.count(prefix)
+            raise FedotpError(f"its configuration has {layers} layers {prefix}*, but the file has {n_there}")
 
 
 class _Shapes:
-    """Shapes by name; a missing, empty or wrongly ranked one means that this is no CLIP."""
+    """Shapes of tensors by name; one that is missing, empty or of the wrong rank is an error."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = tensors
 
     def __call__(self, name: str, rank: int) -> tuple[int, ...]:
         if name not in self._tensors:
-            raise FedotpError(f"not a CLIP, for it has no tensor {name}; {WANTED}")
+            raise FedotpError(f"not a CLIP: it has no tensor {name}; {WANTED}")
         shape = tuple(self._tensors[name].shape)
         if len(shape) != rank or 0 in shape:
-            raise FedotpError(f"not a CLIP, for its tensor {name} has the shape {shape}; {WANTED}")
+            raise FedotpError(f"not a CLIP: its tensor {name} has the shape {shape}; {WANTED}")
         return shape
 
     def count(self, prefix: str) -> int:
-        """How many different numbers follow the prefix."""
+        """Count the different numbers after the prefix."""
         return len({n[len(prefix) :].split(".")[0] for n in self._tensors if n.startswith(prefix)})
 
 
@@ -139,8 +140,7 @@ def _resnet(shape: _Shapes) -> ResNetConfig:
 def _heads(width: int) -> int:
     if width > _HEAD_WIDTH and width % _HEAD_WIDTH:
         raise FedotpError(
-            f"the number of heads of a tower {width} wide is unknown; keep the config file that came with "
-            "the weights in their folder"
+            f"unknown number of heads for the width {width}; put the config file of the weights into their folder"
         )
     return max(1, width // _HEAD_WIDTH)
 
@@ -149,40 +149,38 @@ def _grid(shape: tuple[int, ...]) -> int:
     n_patches = shape[0] - 1
     grid = math.isqrt(n_patches)
     if grid**2 != n_patches:
-        raise FedotpError(f"its {n_patches} image positions do not form a square, and no other is supported")
+        raise FedotpError(f"its {n_patches} image positions must form a square")
     return grid
 
 
 def _section(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """A part of a configuration, empty if it is not there."""
+    """Return a section of a configuration, empty if it is missing."""
     section = config.get(name) or {}
     if not isinstance(section, dict):
-        raise FedotpError(
-            f"the configuration beside it is damaged: {name} should be an object, not a {type(section).__name__}"
-        )
+        raise FedotpError(f"its configuration is invalid: {name} must be an object, not a {type(section).__name__}")
     return section
 
 
 def _whole(section: dict[str, Any], name: str, where: str) -> int | None:
     value = section.get(name)
-    return None if value is None else check_whole(f"the configuration beside it is damaged: {where}.{name}", value)
+    return None if value is None else check_whole(f"its configuration is invalid: {where}.{name}", value)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     if not path.is_file() or path.stat().st_size > _LARGEST_JSON:
-        raise FedotpError(f"{path.name} beside it is not a configuration file")
+        raise FedotpError(f"{path.name} in its folder is not a configuration file")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise FedotpError(f"{path.name} beside it cannot be read: {one_line(error)}") from error
+        raise FedotpError(f"cannot read {path.name} in its folder: {one_line(error)}") from error
     if not isinstance(content, dict):
-        raise FedotpError(f"{path.name} beside it is not a JSON object")
+        raise FedotpError(f"{path.name} in its folder is not a JSON object")
     return content
 
 
-# From Hugging Face's tensor names to OpenAI's -----------------------------------------------------------------
+# Conversion of Hugging Face's tensor names to OpenAI's --------------------------------------------------------
 
 # Applied in this order to each name.
 _RENAMES = (
@@ -207,15 +205,15 @@ _QUERY = re.compile(r"(.*\.attn\.)q_proj\.(weight|bias)")
 
 
 def is_hugging_face(names: Mapping[str, Tensor]) -> bool:
-    """Whether these are the tensors of a transformers `CLIPModel`."""
+    """True for the tensors of a transformers `CLIPModel`."""
     return any(name.startswith(("text_model.", "vision_model.")) for name in names)
 
 
 def from_hugging_face(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a transformers `CLIPModel` under OpenAI's names.
+    """Convert the tensors of a transformers `CLIPModel` to OpenAI's names.
 
-    Queries, keys and values are stacked into one matrix, and the two projections are transposed: OpenAI
-    multiplies `features @ projection`, Hugging Face keeps them as linear layers.
+    Queries, keys and values are stacked into one matrix, and the two projections are transposed: OpenAI computes
+    `features @ projection`, Hugging Face uses linear layers.
     """
     renamed = {_rename(name): tensor for name, tensor in tensors.items() if not name.endswith("position_ids")}
     for projection in ("text_projection", "visual.proj"):

@@ -1,4 +1,4 @@
-"""`load` any checkpoint into a frozen CLIP, and `save` one as safetensors."""
+"""Loading of checkpoints into a frozen CLIP, and saving as safetensors."""
 
 import difflib
 import math
@@ -30,11 +30,11 @@ from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError, listed
 
-# Our own files carry these in the safetensors header.
+# Keys in the safetensors header of our own files.
 _CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
-# Constants that OpenAI, open_clip and TorchScript store among the weights.
+# Constants that OpenAI, open_clip and TorchScript store with the weights.
 _CONSTANTS = {"input_resolution", "context_length", "vocab_size", "attn_mask"}
-# What makes the first random weights of a module.
+# Functions that draw the initial weights of a module.
 _DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.mul)
 
 
@@ -46,15 +46,15 @@ def load(
     activation: Activation | None = None,
     tokenizer: Tokenizer | None = None,
 ) -> CLIP:
-    """A frozen CLIP from a name or from a file.
+    """Load a frozen CLIP by name or from a file.
 
-    `mini` is the small backbone that comes with the package. A name of `CONFIGS` is looked up in the local
-    Hugging Face cache and downloaded if it is not there; a file never needs the network. It may be OpenAI's
-    `.pt`, a `CLIPModel` of Hugging Face, an open_clip checkpoint, or one of ours; a folder that holds one of the
-    latter three under its usual name will do too. The architecture follows from the tensor shapes.
+    `mini` is the small bundled backbone. A name of `CONFIGS` is downloaded unless it is in the local Hugging Face
+    cache; a file never needs the network. It can be OpenAI's `.pt`, a `CLIPModel` of Hugging Face, an open_clip
+    checkpoint, or one of ours, or the folder of one of the latter three. The architecture is inferred from the tensor
+    shapes.
 
-    `activation` overrides what the files beside the weights say, and QuickGELU where they say nothing.
-    `tokenizer` is needed only by text towers with a vocabulary of their own in a file that is not ours.
+    `activation` overrides the configuration in the folder of the weights, whose default is QuickGELU. `tokenizer` is
+    needed only for text towers with their own vocabulary in a file that is not ours.
     """
     if source == MINI:
         return _load_file(mini_file(), device, dtype, activation, tokenizer)
@@ -62,10 +62,10 @@ def load(
         path = fetch(source)
         model = _load_file(path, device, dtype, activation, tokenizer)
         if model.config != CONFIGS[source]:
-            raise FedotpError(f"{path}: these are not the weights of {source}, but of a {model.config}")
+            raise FedotpError(f"{path}: expected the weights of {source}, got those of a {model.config}")
         return model
     path = Path(source)
-    if not os.path.exists(path):  # a name too long for a path does not
+    if not os.path.exists(path):  # False for a name that is too long for a path
         names = [*CONFIGS, MINI]
         nearest = difflib.get_close_matches(str(source), names, n=1)
         hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
@@ -76,11 +76,11 @@ def load(
 def with_class_features(
     image_tower: str | Path, names: Sequence[str], features: Tensor, *, template: str, source: str, scale: float = 100.0
 ) -> CLIP:
-    """A frozen CLIP without a text tower, which knows the text features (n, e) of n class names instead.
+    """Create a frozen CLIP with the text features (n, e) of n class names instead of a text tower.
 
-    They may be made anywhere, once, by the text tower that belongs to `image_tower`: a file with the tensors `visual.*`
-    of a CLIP under OpenAI's or Hugging Face's names. `template` is the caption they were made of, such as "a photo of a
-    {}", `source` says where they come from, and `scale` is that CLIP's 1 / tau. `save` makes one file of it all.
+    They must come from the text tower that belongs to `image_tower`, a file with the tensors `visual.*` of a CLIP with
+    OpenAI's or Hugging Face's names. `template` is the caption of the features, such as "a photo of a {}", `source`
+    their origin, and `scale` the CLIP's 1 / tau. `save` writes everything to one file.
     """
     try:
         path = find_file(Path(image_tower))
@@ -137,8 +137,8 @@ def _build(
     device: str | torch.device,
     dtype: torch.dtype,
 ) -> CLIP:
-    """The model with exactly these weights, or an error that names the first tensors that do not fit."""
-    with torch.device("meta"), _Undrawn():  # shapes only: the weights are about to be put in
+    """Build the model with exactly these weights; the error lists the first tensors that do not fit."""
+    with torch.device("meta"), _Undrawn():  # shapes only: the weights follow
         model = CLIP(config, tokenizer=tokenizer)
     state = model.state_dict()
     weights = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
@@ -158,9 +158,9 @@ def _build(
 
 
 class _Undrawn(TorchFunctionMode):
-    """Modules made within leave their weights as memory is, for weights that are put in afterwards.
+    """Context in which modules do not draw initial weights, because loaded weights replace them.
 
-    On the meta device, where nothing is drawn either, torch imports its compiler to find that out: a second or more.
+    On the meta device this also avoids the import of torch's compiler, which takes a second or more.
     """
 
     def __torch_function__(
@@ -170,7 +170,7 @@ class _Undrawn(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leave out what draws and what scales the drawn."""
+        """Skip functions that draw or scale initial weights."""
         kwargs = kwargs or {}
         if func in _DRAWING:
             return args[0] if args else kwargs["tensor"]
@@ -178,24 +178,24 @@ class _Undrawn(TorchFunctionMode):
 
 
 def _placed(tensor: Tensor, device: str | torch.device, dtype: torch.dtype) -> Tensor:
-    """A copy in memory of its own: a file that is mapped may be cut short."""
-    there = tensor.to(device)  # as it is stored: fewer bytes travel
+    """Copy a tensor, because a mapped file may be truncated later."""
+    there = tensor.to(device)  # before the conversion, to transfer fewer bytes
     return torch.empty(there.shape, dtype=dtype, device=device).copy_(there)
 
 
 def _refuse(what: str, names: list[str]) -> None:
     if names:
-        raise FedotpError(f"not a CLIP we know: it {what} tensors {listed([one_line(n, 80) for n in names], 3)}")
+        raise FedotpError(f"not a supported CLIP: it {what} tensors {listed([one_line(n, 80) for n in names], 3)}")
 
 
 def save(model: CLIP, path: str | Path, *, dtype: torch.dtype | None = None, overwrite: bool = False) -> None:
-    """Write a safetensors file with OpenAI's names that holds all `load` needs: config and tokenizer too.
+    """Write a safetensors file for `load`, with OpenAI's names, config and tokenizer, atomically.
 
-    `dtype` rounds the weights on the way. The file appears whole or not at all.
+    `dtype` is the type of the stored weights, by default their own.
     """
     path = Path(path)
     if path.exists() and not overwrite:
-        raise FedotpError(f"{path}: exists already and is not overwritten unless asked to")
+        raise FedotpError(f"{path}: already exists; set overwrite (--force) to replace it")
     metadata = {"format": "pt", _CONFIG_KEY: model.config.to_json()}
     if model.custom_tokenizer is not None:
         metadata[_TOKENIZER_KEY] = model.custom_tokenizer.to_json()
@@ -208,6 +208,6 @@ def save(model: CLIP, path: str | Path, *, dtype: torch.dtype | None = None, ove
         safetensors.torch.save_file(tensors, unfinished, metadata)
         os.replace(unfinished, path)
     except (OSError, SafetensorError) as error:
-        raise FedotpError(f"{path}: cannot be written: {error}") from error
+        raise FedotpError(f"cannot write {path}: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""CLIP: an image tower and a text tower that meet in one embedding space, under OpenAI's tensor names."""
+"""CLIP: an image tower and a text tower with a common embedding space and OpenAI's tensor names."""
 
 import hashlib
 import math
@@ -20,19 +20,19 @@ _TABLE = "class_features"
 
 
 class ImageFeatures(NamedTuple):
-    """What the image tower says of B images, in the shared space and *not* normalised."""
+    """Features of B images in the common embedding space, *not* normalised."""
 
     pooled: Tensor
     """(B, e): the class token (ViT) or the attention-pooled feature (ResNet)."""
     tokens: Tensor
-    """(B, V, e): one feature per patch, row by row from the top left; the class token is not among them."""
+    """(B, V, e): one feature per patch, row by row from the top left, without the class token."""
 
     def __repr__(self) -> str:
         return f"<ImageFeatures: pooled {tuple(self.pooled.shape)}, tokens {tuple(self.tokens.shape)}>"
 
 
 class CLIP(nn.Module):
-    """The two towers. `state_dict()` has exactly the names of OpenAI's checkpoints.
+    """The two towers; `state_dict()` has the names of OpenAI's checkpoints.
 
     >>> from fedotp.clip import CLIP, TINY
     >>> model = CLIP.random(TINY)
@@ -43,9 +43,9 @@ class CLIP(nn.Module):
     """
 
     def __init__(self, config: ClipConfig, *, tokenizer: Tokenizer | None = None) -> None:
-        """Random weights by CLIP's own scheme, ready to be trained.
+        """Create a trainable model with random weights by CLIP's scheme.
 
-        Without a `tokenizer`, a model whose vocabulary has CLIP's size uses CLIP's.
+        The default `tokenizer` is CLIP's, if the vocabulary has the same size.
         """
         super().__init__()
         self.config = config
@@ -71,12 +71,12 @@ class CLIP(nn.Module):
         if tokenizer is not None and (tokenizer.eot, tokenizer.vocab_size) != (text.eot, text.vocab_size):
             raise FedotpError(
                 f"the tokenizer has {tokenizer.vocab_size} tokens and end-of-text {tokenizer.eot}, "
-                f"the model has {text.vocab_size} and {text.eot}; give the one it was trained with"
+                f"the model has {text.vocab_size} and {text.eot}; use the tokenizer that it was trained with"
             )
 
     @classmethod
     def random(cls, config: ClipConfig, *, seed: int = 0, tokenizer: Tokenizer | None = None) -> "CLIP":
-        """A frozen, randomly initialised model, the same for the same seed; global random state is kept."""
+        """Create a frozen model with random weights from `seed`; the global random state does not change."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             return cls(config, tokenizer=tokenizer).freeze()
@@ -88,17 +88,17 @@ class CLIP(nn.Module):
         return f"<CLIP, {kind}: images of {size} x {size} in {n_patches} patches, e = {width}>"
 
     def freeze(self) -> "CLIP":
-        """Switch to evaluation and stop all gradients into the weights."""
+        """Switch to evaluation mode and disable gradients of the weights."""
         return self.eval().requires_grad_(False)
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """Device of the weights."""
         return self._weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of its weights; the temperature may have more."""
+        """Precision of the weights; the temperature may have a higher one."""
         return self._weight.dtype
 
     @property
@@ -107,26 +107,26 @@ class CLIP(nn.Module):
 
     @property
     def text(self) -> TextConfig:
-        """The shape of its text tower; refused where it has none."""
+        """Configuration of the text tower; raises an error if there is none."""
         return self.config.text_tower
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer the text tower was trained with: its own, or CLIP's where the vocabulary fits."""
+        """Tokenizer of the text tower: its own, or CLIP's if the vocabulary has the same size."""
         wanted = self.text.vocab_size
         tokenizer = self.custom_tokenizer or Tokenizer.clip()
         if tokenizer.vocab_size != wanted:
             raise FedotpError(
-                f"no tokenizer is known for a vocabulary of {wanted} tokens; "
-                "pass tokenizer=Tokenizer.from_file(...) when the model is loaded"
+                f"no tokenizer for the vocabulary of {wanted} tokens; load the model with "
+                "tokenizer=Tokenizer.from_file(...)"
             )
         return tokenizer
 
     @property
     def digest(self) -> str:
-        """SHA-256 over names, shapes and float32 values: equal for every file format of the same weights.
+        """SHA-256 of names, shapes and float32 values, equal for every file format of the same weights.
 
-        For a loaded model these are the values in its file, whatever precision it now runs in.
+        For a loaded model it is that of the values in the file, in any current precision.
         """
         if not isinstance(self.config.text, ClassTable):
             return self.image_digest
@@ -135,24 +135,24 @@ class CLIP(nn.Module):
 
     @property
     def image_digest(self) -> str:
-        """The digest that image features are stored under: of everything, or without a table of class features."""
+        """Digest for stored image features: of everything except a table of class features."""
         if isinstance(self._file_digest, _Coming):
             self._file_digest = self._file_digest.awaited()
         return self._file_digest or tensors_digest(_without_table(self.state_dict()))
 
     def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
-        """Let the digest of these tensors be that of the model; a thread computes it."""
+        """Use the digest of these tensors as that of the model; a thread computes it."""
         hashing = ThreadPoolExecutor(1)
         self._file_digest = _Coming(hashing.submit(tensors_digest, _without_table(stored)))
         hashing.shutdown(wait=False)
         self._table_digest = tensors_digest({_TABLE: stored[_TABLE]}) if _TABLE in stored else None
 
     def preprocess(self, image: ImageLike) -> Tensor:
-        """What the image tower is given of a path, a picture, an array or a tensor: (3, H, W), normalised."""
+        """Preprocess a path, an image, an array or a tensor into normalised pixels (3, H, W)."""
         return preprocess(image, self.config.image_size)
 
     def encode_image(self, pixels: Tensor) -> ImageFeatures:
-        """Pixels (B, 3, H, W), normalised as in training, to pooled (B, e) and token (B, V, e) features."""
+        """Encode normalised pixels (B, 3, H, W) into pooled (B, e) and token (B, V, e) features."""
         size = self.config.image_size
         if pixels.shape[1:] != (3, size, size):
             raise ValueError(f"expected pixels of shape (B, 3, {size}, {size}), got {tuple(pixels.shape)}")
@@ -160,45 +160,43 @@ class CLIP(nn.Module):
         return ImageFeatures(pooled=x[:, 0], tokens=x[:, 1:])
 
     def encode_text(self, ids: Tensor) -> Tensor:
-        """Token ids (B, L), L <= context_length, to features (B, e), not normalised.
+        """Encode token ids (B, L), L <= context_length, into features (B, e), not normalised.
 
-        The feature is read at the first end-of-text token. The tower is causal, so columns after the last
-        of these change nothing and are not computed.
+        The feature is that at the first end-of-text token. The tower is causal, so later columns are not computed.
         """
         is_eot = ids == self.text.eot
         if not is_eot.any(dim=1).all():
-            raise ValueError(f"a row of ids has no end-of-text token ({self.text.eot})")
-        eot = is_eot.int().argmax(dim=1)  # (B,) argmax gives the first of equals
+            raise ValueError(f"every row of ids must contain the end-of-text token ({self.text.eot})")
+        eot = is_eot.int().argmax(dim=1)  # (B,) argmax returns the first one
         length = int(eot.max()) + 1
         return self.encode_embeddings(self.token_embedding(ids[:, :length]), eot)
 
     def encode_embeddings(self, x: Tensor, eot: Tensor) -> Tensor:
-        """Token embeddings (B, L, d), positions not yet added, to features (B, e) read at eot (B,).
+        """Encode token embeddings (B, L, d), without positions, into features (B, e) at the positions eot (B,).
 
-        This is the text tower proper, and the plain reference path of prompt learning: put learned vectors
-        in place of some rows of x.
+        With learned vectors in some rows of x, this is the reference implementation of prompt learning.
         """
         length = x.shape[1]
         if length > self.text.context_length:
-            raise ValueError(f"{length} tokens exceed the {self.text.context_length} of the model")
+            raise ValueError(f"{length} tokens: must be at most {self.text.context_length}, the model's context")
         x = self.transformer(x + self.positional_embedding[:length], causal=True)  # (B, L, d)
         return self.text_features_at(x, eot)
 
     def text_features_at(self, x: Tensor, eot: Tensor) -> Tensor:
-        """Final norm and projection of the transformer's output: x (B, L, d), eot (B,) -> (B, e)."""
+        """Apply final norm and projection to the transformer's output: x (B, L, d), eot (B,) -> (B, e)."""
         at_eot = x[torch.arange(len(x), device=x.device), eot]  # (B, d)
         features: Tensor = self.ln_final(at_eot) @ self.text_projection
         return features
 
 
 class _Coming:
-    """A digest that is still being computed. Copies of a model share it; one that is stored waits for it."""
+    """A digest that is being computed. Copies of a model share it; pickling waits for it."""
 
     def __init__(self, digest: "Future[str]") -> None:
         self._digest = digest
 
     def awaited(self) -> str:
-        """The digest itself."""
+        """Wait for the digest."""
         return self._digest.result()
 
     def __deepcopy__(self, _: object) -> "_Coming":
@@ -213,7 +211,7 @@ def _without_table(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the floating-point tensors: in order of name, each as name, shape, little-endian float32."""
+    """Return the SHA-256 of the floating-point tensors by name: name, shape, little-endian float32 values."""
     sha = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         if tensor.is_floating_point():

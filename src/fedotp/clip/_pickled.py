@@ -1,24 +1,23 @@
-"""The pickle in a PyTorch archive, read as data.
+"""Safe reading of the pickle in a PyTorch archive.
 
-Python's own unpickler calls what the pickle names, and PyTorch's interpreter of TorchScript runs the code of the
-archive. Here a name stays a name: the few that a tree of tensors is made of are understood, all others are refused,
-and nothing is called, imported or executed.
+Python's unpickler calls functions named in the pickle, and PyTorch's TorchScript interpreter runs code of the archive.
+This reader supports only the few names that trees of tensors need, and calls, imports and executes nothing.
 """
 
 import pickletools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-_LARGEST = 4 << 20  # bytes; OpenAI's pickles have less than a quarter of a megabyte
+_LARGEST = 4 << 20  # bytes; OpenAI's pickles have less than 0.25 MB
 _MOST_AXES = 8
 
 
 class NotPlainError(Exception):
-    """There is more than tensors in dictionaries and modules: the message names it, to be read after "it holds"."""
+    """The pickle contains more than tensors in dictionaries and modules; the message completes "it contains ..."."""
 
 
 class Name(NamedTuple):
-    """What a pickle names, for example a class; never looked up."""
+    """A global name in a pickle, for example of a class; never resolved."""
 
     module: str
     name: str
@@ -28,7 +27,7 @@ class Name(NamedTuple):
 
 
 class StorageRef(NamedTuple):
-    """A row of numbers kept beside the pickle, under `key`."""
+    """Reference to an array of numbers outside the pickle, under `key`."""
 
     kind: str
     key: str
@@ -36,7 +35,7 @@ class StorageRef(NamedTuple):
 
 
 class TensorRef(NamedTuple):
-    """A tensor before it is read: a window into a storage."""
+    """Reference to a tensor: a view of a storage."""
 
     storage: StorageRef
     offset: int
@@ -46,30 +45,30 @@ class TensorRef(NamedTuple):
 
 @dataclass(eq=False)
 class Module:
-    """A TorchScript module: its attributes, and none of its code."""
+    """The attributes of a TorchScript module, without its code."""
 
     attributes: dict[str, object] = field(default_factory=dict)
 
 
 _MARK = object()
-# What TorchScript wraps typed lists and dictionaries in: the value comes first.
+# TorchScript's wrappers of typed lists and dictionaries, whose first argument is the value.
 _TYPE_TAGS = {"restore_type_tag", "build_intlist", "build_doublelist", "build_boollist", "build_tensorlist"}
 
 
 def read_pickle(content: bytes) -> object:
-    """The object of a pickle as PyTorch writes them: `Module`, `TensorRef` and Python's plain containers."""
+    """Read a pickle of PyTorch into `Module`, `TensorRef` and Python's plain containers."""
     if len(content) > _LARGEST:
-        raise NotPlainError(f"a pickle of {len(content):,} bytes")
+        raise NotPlainError(f"a pickle of {len(content):,} bytes, more than {_LARGEST:,}")
     reader = _Reader()
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name == "STOP":
             return reader.pop()
         reader.step(opcode.name, argument)
-    raise ValueError("the pickle does not end")
+    raise ValueError("the pickle is truncated")
 
 
 class _Reader:
-    """The stack machine of the pickle format, as much of it as PyTorch uses."""
+    """Interpreter of the pickle opcodes that PyTorch uses."""
 
     def __init__(self) -> None:
         self._stack: list[object] = []
@@ -140,8 +139,8 @@ def _set_items(target: object, items: list[object]) -> None:
     if not isinstance(target, dict):
         raise ValueError("not a dictionary")
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if not isinstance(key, str | int):  # hashing a deeply nested tuple overflows the stack of the process
-            raise NotPlainError("a dictionary whose keys are no words")
+        if not isinstance(key, str | int):  # hashing deeply nested tuples would overflow the stack
+            raise NotPlainError("a dictionary key that is neither text nor a number")
         target[key] = value
 
 
@@ -175,13 +174,13 @@ def _reduce(function: object, arguments: object) -> object:
 
 
 def _called(function: object) -> str:
-    return str(function) if isinstance(function, Name) else "what is no name"  # whose text may be endless
+    return str(function) if isinstance(function, Name) else "an unnamed object"  # its text may be huge
 
 
 def _sizes(value: object) -> tuple[int, ...]:
     if isinstance(value, tuple) and len(value) <= _MOST_AXES and all(_is_size(size) for size in value):
         return value
-    raise ValueError("not the sizes of a tensor")
+    raise ValueError("invalid sizes of a tensor")
 
 
 def _is_size(value: object) -> bool:
@@ -192,11 +191,11 @@ def _build(target: object, state: object) -> None:
     match target, state:
         case Module(), dict():
             if target.attributes or not all(isinstance(name, str) for name in state):
-                raise ValueError("not the state of a module")
+                raise ValueError("invalid state of a module")
             target.attributes = state
         case Module(), _:
-            raise NotPlainError("a module that restores itself with code of its own")
-        case dict(), dict():  # the versions of modules that torch notes on a state dict
+            raise NotPlainError("a module with its own code for loading")
+        case dict(), dict():  # torch's versions of modules in a state dict
             pass
         case _:
             raise NotPlainError("an object with a state")

@@ -1,9 +1,8 @@
-"""From pictures to the pixels CLIP was trained on. Pillow resamples, as in OpenAI's code.
+"""Preprocessing of images for CLIP, resampled by Pillow as in OpenAI's code.
 
-The order is: upright RGB first, then crop and resize. OpenAI resizes before it converts to RGB, which differs
-for palette images (resized there without smoothing) and for transparent ones.
-
-Neither torch nor NumPy is imported before it is needed: processes that only crop start faster without.
+Images are first converted to upright RGB, then cropped and resized. OpenAI resizes before the conversion, which differs
+for palette images (resized there without smoothing) and for transparent ones. torch and NumPy are imported on first
+use, so that processes that only crop start faster.
 """
 
 import math
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 Normalisation = Literal["clip", "cifar10", "cifar100"]
-"""How images are shown: as CLIP was trained, or as the authors' code shows CIFAR, for comparison with it."""
+"""Preprocessing: CLIP's, or that of the authors' code for CIFAR."""
 CHANNELS: dict[Normalisation, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "clip": (MEAN, STD),
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
@@ -32,7 +31,7 @@ CHANNELS: dict[Normalisation, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Mean and standard deviation of red, green and blue."""
 
-_LONGEST = 16  # times as long as across: more of a picture's length is not scaled
+_LONGEST = 16  # maximum aspect ratio that is resized; longer images are cropped first
 _TURNS = {  # by EXIF orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -46,9 +45,9 @@ _TURNS = {  # by EXIF orientation
 
 @dataclass(frozen=True)
 class EvalTransform:
-    """Short side to `size` (bicubic), centre crop, CLIP's mean and standard deviation; see `to_rgb` for `greys`.
+    """Resize the short side to `size` (bicubic), crop the centre, normalise; see `to_rgb` for `greys`.
 
-    With the `normalisation` "cifar10" or "cifar100" resizing is bilinear, mean and standard deviation are the authors'.
+    With the `normalisation` "cifar10" or "cifar100" resizing is bilinear, and mean and deviation the authors'.
     """
 
     size: int = 224
@@ -56,14 +55,11 @@ class EvalTransform:
     greys: str = WINDOW
 
     def __call__(self, image: Image.Image, rng: random.Random | None = None) -> "Tensor":
-        """A picture of any mode to float32 (3, size, size).
-
-        `rng` is not used; it is there so that both transforms can be called alike.
-        """
+        """Transform an image of any mode to float32 (3, size, size); `rng` is not used."""
         return _normalised(self.crop(image), self.normalisation)
 
     def crop(self, image: Image.Image, rng: random.Random | None = None) -> Image.Image:
-        """What the tower sees of a picture: RGB, size x size, not normalised."""
+        """Return the crop for the tower: RGB, size x size, not normalised."""
         image = to_rgb(image, self.greys)
         *_, width, height = part = _without_ends(*image.size)
         short = min(width, height)
@@ -75,7 +71,7 @@ class EvalTransform:
 
     @property
     def spec(self) -> str:
-        """One line that says exactly what is done, for manifests and cache keys."""
+        """Exact description of the transform in one line, for manifests and cache keys."""
         upright, how = _upright_spec(self.greys), "bicubic" if self.normalisation == "clip" else "bilinear"
         return (
             f"{upright}, short side {self.size} {how}, centre crop {self.size}, {_normalise_spec(self.normalisation)}"
@@ -83,9 +79,9 @@ class EvalTransform:
 
 
 def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
-    """What a tower for images of `size` x `size` is given of an image: float32 (3, size, size), normalised.
+    """Preprocess an image for a tower of images of `size` x `size`: float32 (3, size, size), normalised.
 
-    The image is a path, a picture, a NumPy array or a tensor. A model knows its size: `model.preprocess(image)`.
+    The image is a path, an open image, a NumPy array or a tensor. For a model's size use `model.preprocess(image)`.
 
     Example:
         >>> preprocess("cat.jpg").shape                                    # doctest: +SKIP
@@ -96,11 +92,10 @@ def preprocess(image: ImageLike, size: int = 224) -> "Tensor":
 
 @dataclass(frozen=True)
 class TrainTransform:
-    """A random part of the picture, resized to `size` (bicubic), mirrored half the time; normalised.
+    """Resize a random part of the image to `size` (bicubic), mirror it with probability `flip`, and normalise.
 
-    The part covers a share of the area uniform in `scale`, and its ratio of width to height is log-uniform in
-    `ratio`; after ten draws that do not fit, the largest central part with an allowed ratio is taken. See `to_rgb` for
-    `greys`, the window of greys.
+    The part's share of the area is uniform in `scale`, and its ratio of width to height log-uniform in `ratio`; after
+    ten draws that do not fit, it is the largest central part with an allowed ratio. See `to_rgb` for `greys`.
     """
 
     size: int = 224
@@ -110,14 +105,14 @@ class TrainTransform:
     greys: str = WINDOW
 
     def __call__(self, image: Image.Image, rng: random.Random) -> "Tensor":
-        """A picture of any mode to float32 (3, size, size)."""
+        """Transform an image of any mode to float32 (3, size, size)."""
         return _normalised(self.crop(image, rng))
 
     def crop(self, image: Image.Image, rng: random.Random) -> Image.Image:
-        """What the tower sees of a picture: RGB, size x size, not normalised.
+        """Return the crop for the tower: RGB, size x size, not normalised.
 
-        All chance comes from `rng.random()`, whose stream Python promises to keep: a crop of
-        `random.Random(seed)` is the same on every platform and in every version.
+        It uses only `rng.random()`, whose stream Python keeps stable, so that crops of `random.Random(seed)` are the
+        same on every platform and in every version.
         """
         image = to_rgb(image, self.greys)
         part = self.sample_box(*image.size, rng)
@@ -125,7 +120,7 @@ class TrainTransform:
         return ImageOps.mirror(image) if rng.random() < self.flip else image
 
     def sample_box(self, width: int, height: int, rng: random.Random) -> tuple[int, int, int, int]:
-        """A random part (left, top, width, height) of a picture of this size."""
+        """Draw a part (left, top, width, height) of an image of this size."""
         low, high = self.ratio
         for _ in range(10):
             area = width * height * _uniform(rng, *self.scale)
@@ -141,7 +136,7 @@ class TrainTransform:
 
     @property
     def spec(self) -> str:
-        """One line that says exactly what is done, for manifests and cache keys."""
+        """Exact description of the transform in one line, for manifests and cache keys."""
         return (
             f"{_upright_spec(self.greys)}, random resized crop {self.size} bicubic "
             f"scale {self.scale} ratio {self.ratio}, flip {self.flip}, {_normalise_spec()}"
@@ -149,35 +144,35 @@ class TrainTransform:
 
 
 def to_rgb(image: Image.Image, window: str = WINDOW) -> Image.Image:
-    """Upright 8-bit RGB from a picture of any mode.
+    """Convert an image of any mode to upright 8-bit RGB; upright RGB is returned unchanged.
 
-    EXIF orientation is applied. Transparency is dropped as by `convert("RGB")`, which leaves the colour
-    stored under it. Greys of more than 8 bits are seen through a window, where Pillow by itself would clip or truncate
-    them: "file" is that of the file, where it has one, else the full range of the bit depth; "full", "data" (of the
-    picture), "40/400" (centre and width) and "0..4095" are others. What is upright RGB already is returned itself.
+    EXIF orientation is applied. Transparency is removed as by `convert("RGB")`, which keeps the stored colour. Greys of
+    more than 8 bits, which Pillow would clip or truncate, are converted by a window: "file" is that of the file, else
+    the full range of the bit depth; others are "full", "data" (range of the image), "40/400" (centre and width) and
+    "0..4095".
     """
-    image.load()  # of a TIFF this turns the picture already, and removes the tag
+    image.load()  # also rotates a TIFF and removes the tag
     turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     if turn is not None:
         image = image.transpose(turn)
     if has_more_bits(image):
         image = eight_bits(image, window)
-    if image.mode in ("P", "PA", "RGBa"):  # Pillow wants these unfolded before it drops the alpha channel
+    if image.mode in ("P", "PA", "RGBa"):  # Pillow cannot convert these directly
         image = image.convert("RGBA")
     try:
         return image if image.mode == "RGB" else image.convert("RGB")
     except ValueError as error:
-        raise FedotpError(f"a picture of mode {image.mode} cannot be turned into RGB: {error}") from error
+        raise FedotpError(f"cannot convert an image of mode {image.mode} to RGB: {error}") from error
 
 
 def _part(image: Image.Image, part: tuple[int, int, int, int]) -> Image.Image:
-    """The part (left, top, width, height) of a picture; the picture itself if that is all of it."""
+    """Return the part (left, top, width, height) of an image; the image itself if that is all of it."""
     left, top, width, height = part
     return image if part == (0, 0, *image.size) else image.crop((left, top, left + width, top + height))
 
 
 def _without_ends(width: int, height: int) -> tuple[int, int, int, int]:
-    """The middle of a very long picture: scaled to `size` across, all its length would take gigabytes unseen."""
+    """Return the middle part of a very long image, whose resized ends would need gigabytes and be cropped."""
     most = _LONGEST * min(width, height)
     across, along = max(0, (width - most) // 2), max(0, (height - most) // 2)
     return across, along, min(width, most), min(height, most)
@@ -197,7 +192,7 @@ def _normalise_spec(normalisation: Normalisation = "clip") -> str:
 
 
 def _normalised(image: Image.Image, normalisation: Normalisation = "clip") -> "Tensor":
-    """An RGB picture to float32 (3, H, W)."""
+    """Convert an RGB image to normalised float32 (3, H, W)."""
     import numpy as np
     import torch
 
@@ -205,9 +200,9 @@ def _normalised(image: Image.Image, normalisation: Normalisation = "clip") -> "T
 
 
 def normalise(pixels: "Tensor", normalisation: Normalisation = "clip") -> "Tensor":
-    """RGB as uint8 (..., H, W, 3) to float32 (..., 3, H, W): (pixels / 255 - mean) / std, step by step.
+    """Convert RGB, uint8 (..., H, W, 3), to float32 (..., 3, H, W): (pixels / 255 - mean) / std.
 
-    On any device it gives the same bits.
+    The result is bitwise the same on every device.
     """
     import torch
 
@@ -218,7 +213,7 @@ def normalise(pixels: "Tensor", normalisation: Normalisation = "clip") -> "Tenso
 
 @cache
 def _constants(device: "torch.device", normalisation: Normalisation) -> "tuple[Tensor, Tensor, Tensor]":
-    """255, mean and standard deviation. By a plain number a GPU does not divide: it multiplies by the inverse."""
+    """Return 255, mean and standard deviation as tensors; for a number a GPU would multiply by the inverse."""
     import torch
 
     numbers = ((255.0,), *CHANNELS[normalisation])

@@ -1,8 +1,7 @@
-"""Reading tensors from the files people have: safetensors, and PyTorch's zip archives.
+"""Safe reading of tensors from safetensors and PyTorch's zip archives.
 
-The latter are TorchScript's (OpenAI's `.pt`) or those of `torch.save`. All of it is taken as data: no code in a file is
-ever run, nor opened, and a pickle is read as data. What an archive declares is held against the bytes that are there
-before anything of that size is made.
+The latter are TorchScript's (OpenAI's `.pt`) or those of `torch.save`. No code in a file is run, and declared sizes are
+checked against the size of the file before memory is allocated.
 """
 
 import sys
@@ -20,7 +19,7 @@ from fedotp._text import one_line
 from fedotp.clip._pickled import Module, NotPlainError, StorageRef, TensorRef, read_pickle
 from fedotp.errors import FedotpError
 
-_MOST_TENSORS = 10_000  # the largest published have some 1,500
+_MOST_TENSORS = 10_000  # the largest published models have about 1,500
 _IN_A_FOLDER = ("model.safetensors", "open_clip_model.safetensors")
 WANTED = (
     "expected OpenAI's .pt archive, a CLIPModel's model.safetensors from Hugging Face, "
@@ -29,40 +28,40 @@ WANTED = (
 
 
 class TensorFile(NamedTuple):
-    """Tensors under the names they have in the file, and the notes of a safetensors header."""
+    """Tensors by their names in the file, and the metadata of a safetensors header."""
 
     tensors: dict[str, Tensor]
     metadata: Mapping[str, str]
 
 
 def find_file(path: Path) -> Path:
-    """The file itself, or the weights in a folder laid out as on the Hugging Face hub."""
+    """Return the file itself, or the weights file in a folder with the layout of the Hugging Face hub."""
     if not path.is_dir():
         return path
     for name in _IN_A_FOLDER:
         if (path / name).is_file():
             return path / name
-    raise FedotpError(f"the folder holds neither {' nor '.join(_IN_A_FOLDER)}; name the weights file itself")
+    raise FedotpError(f"the folder contains neither {' nor '.join(_IN_A_FOLDER)}; give the path of the weights file")
 
 
 def read_file(path: Path) -> TensorFile:
-    """Read any supported container; its content, not its name, says which."""
+    """Read any supported format, identified by its content."""
     if not path.is_file():
-        raise FedotpError(f"not a file of weights, nor a folder with one; {WANTED}")
+        raise FedotpError(f"neither a weights file nor a folder with one; {WANTED}")
     try:
         with path.open("rb") as file:
             start = file.read(32)
     except OSError as error:
-        raise FedotpError(f"cannot be read: {error.strerror}") from error
-    is_safetensors = start[8:9] == b"{"  # the length of the header in eight bytes, then JSON
+        raise FedotpError(f"cannot read it: {error.strerror}") from error
+    is_safetensors = start[8:9] == b"{"  # eight bytes of the header's length, then JSON
     if start.startswith(b"PK\x03\x04"):
         return TensorFile(_without_prefix(_read_torch(path)), {})
     if start.startswith(b"version https://git-lfs"):
-        raise FedotpError("this is a Git LFS pointer and not the weights; run `git lfs pull` where it lies")
+        raise FedotpError("a Git LFS pointer, not the weights; run `git lfs pull` in its folder")
     if start.startswith(b"\x80") and not is_safetensors:
-        raise FedotpError(f"a bare pickle is not read, because unpickling can run code; {WANTED}")
+        raise FedotpError(f"bare pickles are not supported, because unpickling can run code; {WANTED}")
     if not is_safetensors:
-        raise FedotpError(f"not a file of weights; {WANTED}")
+        raise FedotpError(f"not a weights file; {WANTED}")
     return _read_safetensors(path)
 
 
@@ -73,34 +72,32 @@ def _read_safetensors(path: Path) -> TensorFile:
             return TensorFile({name: stored.get_tensor(name) for name in names}, stored.metadata() or {})
     except FedotpError:
         raise
-    except Exception as error:  # the library's own, and torch's about what the header declares
-        raise FedotpError(f"the safetensors file is damaged or cut short ({one_line(error)}); {WANTED}") from error
+    except Exception as error:  # errors of the library, and of torch for an invalid header
+        raise FedotpError(f"the safetensors file is corrupt or truncated ({one_line(error)}); {WANTED}") from error
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    """The tensors of a PyTorch zip archive, be it TorchScript or a plain `torch.save`; nothing in it is run."""
+    """Read the tensors of a PyTorch zip archive, TorchScript or `torch.save`, without running code."""
     try:
         tensors = _read_archive(path)
     except FedotpError as error:
         raise FedotpError(f"{error}; {WANTED}") from error
     except NotPlainError as error:
-        raise FedotpError(
-            f"the archive holds {one_line(error)}, which no file of weights does, and is not read; {WANTED}"
-        ) from error
-    except Exception as error:  # damage makes a reader stumble in every possible way
-        raise FedotpError(f"the PyTorch archive is damaged or cut short; {WANTED}") from error
+        raise FedotpError(f"the archive contains {one_line(error)}, which is not supported; {WANTED}") from error
+    except Exception as error:  # corrupt files raise many kinds of errors
+        raise FedotpError(f"the PyTorch archive is corrupt or truncated; {WANTED}") from error
     _few(list(tensors))
     return tensors
 
 
 def _few(names: list[str]) -> list[str]:
     if len(names) > _MOST_TENSORS:
-        raise FedotpError(f"it holds {len(names):,} tensors, and no CLIP has more than {_MOST_TENSORS:,}; {WANTED}")
+        raise FedotpError(f"it contains {len(names):,} tensors: must be at most {_MOST_TENSORS:,}; {WANTED}")
     return names
 
 
 def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors without the "module." that torch's DistributedDataParallel adds to every name."""
+    """Remove the prefix "module." of torch's DistributedDataParallel from all names."""
     if all(name.startswith("module.") for name in tensors):
         return {name.removeprefix("module."): value for name, value in tensors.items()}
     return tensors
@@ -120,18 +117,18 @@ _DTYPES = {
     "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
 }
-_DEEPEST = 32  # modules in modules; OpenAI's are seven deep
-_SHARED = 4  # tensors may share their numbers; all together may be so many times as large as the file
+_DEEPEST = 32  # nesting of modules; seven in OpenAI's files
+_SHARED = 4  # maximum ratio of the size of all tensors, which may share storages, to that of the file
 _CHUNK = 1 << 20
 
 
 def _read_archive(path: Path) -> dict[str, Tensor]:
-    """The tensors of the state dict, or of the module, that an archive holds.
+    """Read the tensors of the state dict or module in an archive.
 
     Raises:
-        FedotpError: if it holds neither of them.
-        NotPlainError: if it holds more than tensors.
-        Exception: of any kind, if it is damaged.
+        FedotpError: if it contains neither of them.
+        NotPlainError: if it contains more than tensors.
+        Exception: of any kind, if it is corrupt.
     """
     with zipfile.ZipFile(path) as opened:
         archive = _Archive(opened, path.stat().st_size)
@@ -141,42 +138,42 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
 
 
 class _Archive:
-    """The entries of a zip file under `<its name>/`, as PyTorch lays them out."""
+    """The entries of a zip file in `<its name>/`, PyTorch's layout."""
 
     def __init__(self, opened: zipfile.ZipFile, file_size: int) -> None:
         self._opened = opened
         self._file_size = file_size
         self._entries = {entry.filename: entry for entry in opened.infolist()}
         if len(self._entries) != len(opened.infolist()):
-            raise zipfile.BadZipFile("two entries of one name")
+            raise zipfile.BadZipFile("two entries with the same name")
         (pickle,) = (name for name in self._entries if name.count("/") == 1 and name.endswith("/data.pkl"))
         self._folder = pickle.removesuffix("data.pkl")
         self._read = 0
         order = self.entry("byteorder") if f"{self._folder}byteorder" in self._entries else b"little"
         if order.decode() != sys.byteorder:
-            raise NotPlainError(f"numbers in an order of bytes that is not this machine's, {sys.byteorder}")
+            raise NotPlainError(f"numbers in a byte order other than this machine's, {sys.byteorder}")
 
     def entry(self, name: str) -> bytearray:
-        """The content of one entry, its checksum verified."""
+        """Read one entry and verify its checksum."""
         entry = self._entries[self._folder + name]
         self._read += entry.file_size
-        # Entries that overlap or unfold would let a small file fill the memory; PyTorch compresses none of these.
+        # With overlapping or compressed entries, which PyTorch does not write, a small file could exhaust the memory.
         if entry.compress_type != zipfile.ZIP_STORED or self._read > self._file_size:
-            raise NotPlainError(f"the entry {name} in a form that PyTorch does not write")
+            raise NotPlainError(f"the entry {name} compressed or overlapping with others")
         content = bytearray(entry.file_size)
         filled = 0
         with self._opened.open(entry) as stream:
-            while chunk := stream.read(_CHUNK):  # the checksum is that of the whole, and is checked at its end
+            while chunk := stream.read(_CHUNK):  # the checksum is verified at the end
                 content[filled : filled + len(chunk)] = chunk
                 filled += len(chunk)
         if filled != entry.file_size:
-            raise zipfile.BadZipFile(f"{name} is cut short")
+            raise zipfile.BadZipFile(f"{name} is truncated")
         return content
 
     def tensors(self, found: dict[str, TensorRef]) -> dict[str, Tensor]:
-        """The tensors themselves; those of one storage share their memory."""
+        """Return the tensors; those of one storage share memory."""
         if sum(_n_bytes(tensor) for tensor in found.values()) > _SHARED * self._file_size:
-            raise NotPlainError("tensors many times as large as the file")
+            raise NotPlainError(f"tensors more than {_SHARED} times as large as the file")
         storages: dict[StorageRef, Tensor] = {}
         tensors = {}
         for name, (storage, offset, shape, stride) in found.items():
@@ -188,31 +185,31 @@ class _Archive:
     def _storage(self, storage: StorageRef) -> Tensor:
         values = torch.frombuffer(self.entry(f"data/{storage.key}"), dtype=_DTYPES[storage.kind])
         if len(values) != storage.n_items:
-            raise ValueError(f"storage {storage.key} is not of the declared length")
+            raise ValueError(f"storage {storage.key} does not have the declared length")
         return values
 
 
 def _n_bytes(tensor: TensorRef) -> int:
-    """The size of a tensor, after a check that it lies inside its storage and repeats none of its numbers."""
+    """Return the size of a tensor, after checking that it is inside its storage and does not repeat numbers."""
     storage, offset, shape, stride = tensor
     if storage.kind not in _DTYPES:
-        raise NotPlainError(f"numbers of the kind {storage.kind}")
+        raise NotPlainError(f"numbers of the type {storage.kind}")
     n_items = prod(shape)
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if n_items > storage.n_items or (n_items and last >= storage.n_items):
-        raise ValueError("a tensor reaches outside its storage")
+        raise ValueError("a tensor exceeds its storage")
     return n_items * _DTYPES[storage.kind].itemsize
 
 
 def _module_tensors(root: Module) -> dict[str, TensorRef]:
-    """The tensors of a tree of modules, under the dotted names of a state dict."""
+    """Return the tensors of a tree of modules with the dotted names of a state dict."""
     found: dict[str, TensorRef] = {}
     seen: set[int] = set()
     waiting = [("", 0, root)]
     while waiting:
         prefix, depth, module = waiting.pop()
         if id(module) in seen or depth > _DEEPEST:
-            raise NotPlainError("modules that are no tree")
+            raise NotPlainError("modules that do not form a tree")
         seen.add(id(module))
         for name, value in module.attributes.items():
             if isinstance(value, TensorRef):
@@ -223,9 +220,9 @@ def _module_tensors(root: Module) -> dict[str, TensorRef]:
 
 
 def _state_dict_tensors(stored: object) -> dict[str, TensorRef]:
-    """The tensors of a state dict, also of one that a training script wrapped in a larger dictionary."""
+    """Return the tensors of a state dict, which may be nested in a training script's dictionary."""
     if isinstance(stored, dict) and isinstance(stored.get("state_dict"), dict):
         stored = stored["state_dict"]
     if not isinstance(stored, dict):
-        raise FedotpError(f"the archive holds a {type(stored).__name__} and not a state dict")
+        raise FedotpError(f"the archive contains a {type(stored).__name__} instead of a state dict")
     return {str(name): value for name, value in stored.items() if isinstance(value, TensorRef)}

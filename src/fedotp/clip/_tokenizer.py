@@ -1,4 +1,4 @@
-"""CLIP's byte-pair encoding, run by the `tokenizers` library."""
+"""CLIP's byte-pair encoding by the `tokenizers` library."""
 
 import gzip
 import html
@@ -21,35 +21,34 @@ from fedotp.errors import FedotpError
 
 _SOT, _EOT = "<|startoftext|>", "<|endoftext|>"
 _MOST_BYTES = 64 << 20  # of a vocabulary
-_N_MERGES = 49152 - 256 - 2  # the file lists more merges than CLIP was trained with
+_N_MERGES = 49152 - 256 - 2  # CLIP uses fewer merges than the file lists
 _MOST_STEPS = 8
 # Contractions, runs of letters, single digits, runs of anything else.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+"
 
 
 class Tokenizer:
-    """Text to token ids and back.
+    """Conversion of text to token ids and back.
 
-    Text is cleaned as CLIP does: HTML entities resolved (twice), white space collapsed, lower case. CLIP also
-    runs `ftfy` over it, which mends broken encodings; of that we keep only the NFC normalisation, so
-    mis-decoded text is taken as it stands. The special tokens cannot be written in text: "<|endoftext|>" is
-    encoded as the ordinary characters it is made of.
+    Text is cleaned as in CLIP: HTML entities resolved (twice), white space collapsed, lower case. Of CLIP's repair of
+    encodings by `ftfy` only the NFC normalisation is done. Special tokens in text, such as "<|endoftext|>", are encoded
+    as ordinary characters.
     """
 
     def __init__(self, bpe: tokenizers.Tokenizer, *, sot: int, eot: int) -> None:
-        """Wrap a trained `tokenizers.Tokenizer` whose start- and end-of-text ids are given."""
+        """Wrap a trained `tokenizers.Tokenizer` with these start- and end-of-text ids."""
         self._bpe = bpe
         self.sot = sot
         self.eot = eot
 
     @classmethod
     def clip(cls) -> "Tokenizer":
-        """CLIP's own vocabulary of 49,408 tokens, which ships with the package."""
+        """Return CLIP's tokenizer of 49,408 tokens."""
         return _clip_tokenizer()
 
     @classmethod
     def from_file(cls, path: str | Path, *, sot: str = _SOT, eot: str = _EOT) -> "Tokenizer":
-        """A vocabulary stored as a `tokenizers` JSON file with the special tokens of these names."""
+        """Read a `tokenizers` JSON file with special tokens of these names."""
         try:
             text = read_regular(path, _MOST_BYTES).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +57,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, sot: str = _SOT, eot: str = _EOT, origin: str = "tokenizer JSON") -> "Tokenizer":
-        """The same from the text of such a file; `origin` names it in error messages."""
+        """Parse the text of such a file; `origin` is its name in error messages."""
         with _one_line_errors(f"{origin} is not a `tokenizers` JSON file"):
             _check_steps(json.loads(text))
             bpe = tokenizers.Tokenizer.from_str(text)
@@ -67,24 +66,24 @@ class Tokenizer:
             last_id = max(bpe.get_vocab().values(), default=0)
         sot_id, eot_id = bpe.token_to_id(sot), bpe.token_to_id(eot)
         if sot_id is None or eot_id is None:
-            raise FedotpError(f"{origin} lacks the special tokens {sot!r} and {eot!r}; name its own")
+            raise FedotpError(f"{origin} lacks the special tokens {sot!r} and {eot!r}; set sot and eot to its own")
         if last_id >= bpe.get_vocab_size():
-            raise FedotpError(f"{origin} numbers its {bpe.get_vocab_size()} tokens up to {last_id}; leave no gaps")
+            raise FedotpError(f"{origin}: token ids must be less than {bpe.get_vocab_size()}, got {last_id}")
         return cls(bpe, sot=sot_id, eot=eot_id)
 
     def to_json(self) -> str:
-        """The vocabulary in the format `from_json` reads."""
+        """Return the vocabulary for `from_json`."""
         text: str = self._bpe.to_str()
         return text
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids, special tokens included."""
+        """Number of token ids, including special tokens."""
         size: int = self._bpe.get_vocab_size()
         return size
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text alone, without start and end of text.
+        """Return the ids of the text, without start and end of text.
 
         >>> Tokenizer.clip().encode("a photo of a dog.")
         [320, 1125, 539, 320, 1929, 269]
@@ -94,32 +93,30 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The (cleaned) text of some ids; start and end of text are left out."""
+        """Return the (cleaned) text of ids, without start and end of text."""
         text: str = self._bpe.decode([i for i in ids if i not in (self.sot, self.eot)])
         return text.strip()
 
     def __call__(self, texts: Sequence[str], context_length: int) -> Tensor:
-        """Ids (n, context_length), int64: start of text, the text, end of text, zeros."""
+        """Return ids (n, context_length), int64: start of text, the text, end of text, zeros."""
         ids = torch.zeros(len(texts), context_length, dtype=torch.long)
         for row, text in zip(ids, texts, strict=True):
             tokens = [self.sot, *self.encode(text), self.eot]
             if len(tokens) > context_length:
-                raise FedotpError(
-                    f"text of {len(tokens)} tokens does not fit the context of {context_length}: {text!r}"
-                )
+                raise FedotpError(f"text of {len(tokens)} tokens: must be at most {context_length}: {text!r}")
             row[: len(tokens)] = torch.tensor(tokens)
         return ids
 
 
 def clean(text: str) -> str:
-    """Resolve HTML entities, compose accents, collapse white space, lower the case."""
+    """Resolve HTML entities, compose accents, collapse white space, convert to lower case."""
     text = unicodedata.normalize("NFC", html.unescape(html.unescape(text)))
     return " ".join(text.split()).lower()
 
 
 @contextmanager
 def _one_line_errors(what: str) -> Iterator[None]:
-    """`tokenizers` raises bare exceptions, and where it panics one that is not even an `Exception`."""
+    """Convert errors of `tokenizers`, whose panics are not `Exception`s, into `FedotpError`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -129,9 +126,9 @@ def _one_line_errors(what: str) -> Iterator[None]:
 
 
 def _check_steps(stored: object) -> None:
-    """Refuse steps that together could blow a short text up beyond all memory, as a few replacements do.
+    """Reject steps that could expand a short text without limit, such as repeated replacements.
 
-    What has not the form of a step at all is left to the library to refuse.
+    The library rejects malformed steps.
     """
     if not isinstance(stored, dict):
         raise ValueError("it is not a JSON object")
@@ -144,8 +141,8 @@ def _check_steps(stored: object) -> None:
             waiting += [inner for parts in step.values() if isinstance(parts, list) for inner in parts]
             n_steps += 1
             if n_steps > _MOST_STEPS or step.get("type") == "Precompiled" or len(str(step.get("content", ""))) > 1:
-                limits = f"{_MOST_STEPS} steps, none compiled, and replacements of one character"
-                raise ValueError(f"its {section} does more than is allowed: {limits}")
+                limits = f"{_MOST_STEPS} steps, none compiled, with replacements of one character"
+                raise ValueError(f"its {section} must have at most {limits}")
 
 
 @cache
@@ -168,9 +165,9 @@ def _clip_tokenizer() -> Tokenizer:
 
 
 def _byte_symbols() -> list[str]:
-    """One printable character per byte, in the order of CLIP's vocabulary.
+    """Return one printable character per byte, in the order of CLIP's vocabulary.
 
-    Bytes that print in Latin-1 stand for themselves and come first; the others borrow characters from 256 up.
+    Printable Latin-1 bytes are themselves and come first; the others are characters from 256 up.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     n_others = 256 - len(printable)

@@ -1,8 +1,8 @@
-"""What both towers are made of, and the image towers: the vision transformer, and CLIP's modified ResNet.
+"""Transformer blocks of both towers, and the image towers: vision transformer and CLIP's modified ResNet.
 
-A residual block is cut in two at its attention (`Attention.qkv`, then `Block.finish`), so that a caller with another
-attention pattern, such as a prefix shared by many sequences, runs the very same weights. The ResNet has a
-three-convolution stem, anti-aliased strides and an attention pool.
+A residual block is divided at its attention (`Attention.qkv`, then `Block.finish`), for callers with other attention
+patterns, such as a prefix shared by many sequences. The ResNet has a three-convolution stem, anti-aliased strides and
+an attention pool.
 """
 
 from collections import OrderedDict
@@ -19,12 +19,12 @@ from fedotp.clip._config import Activation, ResNetConfig, VitConfig
 
 
 class QuickGELU(nn.Module):
-    """x * sigmoid(1.702 x), the approximation of GELU that OpenAI trained with."""
+    """x * sigmoid(1.702 x), the approximation of GELU in OpenAI's models."""
 
     SLOPE = 1.702
 
     def forward(self, x: Tensor) -> Tensor:
-        """Elementwise."""
+        """Apply the activation elementwise."""
         return x * torch.sigmoid(self.SLOPE * x)
 
 
@@ -32,7 +32,7 @@ class Attention(nn.Module):
     """Multi-head self-attention with the parameter names of `nn.MultiheadAttention`."""
 
     def __init__(self, width: int, heads: int) -> None:
-        """`heads` must divide `width`."""
+        """Create the layers; `heads` must divide `width`."""
         super().__init__()
         self.heads = heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
@@ -40,47 +40,47 @@ class Attention(nn.Module):
         self.out_proj = nn.Linear(width, width)
 
     def qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values: (..., L, d) -> three of (..., heads, L, head_dim)."""
+        """Compute queries, keys and values: (..., L, d) -> three of (..., heads, L, head_dim)."""
         return self.split(self.projected(x))
 
     def projected(self, x: Tensor) -> Tensor:
-        """Queries, keys and values side by side: (..., L, d) -> (..., L, 3d)."""
+        """Compute concatenated queries, keys and values: (..., L, d) -> (..., L, 3d)."""
         return F.linear(x, self.in_proj_weight, self.in_proj_bias)
 
     def split(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From side by side to three: (..., L, 3d) -> (..., heads, L, head_dim) each."""
+        """Split concatenated queries, keys and values: (..., L, 3d) -> (..., heads, L, head_dim) each."""
         q, k, v = projected.unflatten(-1, (3, self.heads, -1)).transpose(-4, -2).unbind(-3)
         return q, k, v
 
     def merge(self, attended: Tensor) -> Tensor:
-        """Set the heads side by side: (..., heads, L, head_dim) -> (..., L, d)."""
+        """Concatenate the heads: (..., heads, L, head_dim) -> (..., L, d)."""
         return attended.transpose(-3, -2).flatten(-2)
 
     def project(self, attended: Tensor) -> Tensor:
-        """Merge the heads: (..., heads, L, head_dim) -> (..., L, d)."""
+        """Merge and project the heads: (..., heads, L, head_dim) -> (..., L, d)."""
         projected: Tensor = self.out_proj(self.merge(attended))
         return projected
 
 
 class Mlp(nn.Module):
-    """Two linear maps, four times as wide in the middle."""
+    """Two linear layers with a hidden width of four times the input's."""
 
     def __init__(self, width: int, activation: Activation) -> None:
-        """Names follow OpenAI's: `c_fc`, `gelu`, `c_proj`."""
+        """Create the layers with OpenAI's names: `c_fc`, `gelu`, `c_proj`."""
         super().__init__()
         self.c_fc = nn.Linear(width, 4 * width)
         self.gelu = QuickGELU() if activation == "quick_gelu" else nn.GELU()
         self.c_proj = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., d) -> (..., d)."""
+        """Apply the layers: (..., d) -> (..., d)."""
         out: Tensor = self.c_proj(self.gelu(self.c_fc(x)))
         return out
 
     def fused(self) -> Callable[[Tensor], Tensor]:
-        """The same map in fewer kernels, where that pays: QuickGELU on a GPU.
+        """Return an equivalent function with fewer kernels for QuickGELU on a GPU, else the module.
 
-        x sigmoid(1.702 x) is silu(1.702 x) / 1.702, and both factors go into the weights, of which this takes a copy.
+        x sigmoid(1.702 x) is silu(1.702 x) / 1.702; both factors are multiplied into a copy of the weights.
         """
         if not (isinstance(self.gelu, QuickGELU) and self.c_fc.weight.is_cuda):
             return self
@@ -104,7 +104,7 @@ def _silu_mlp(w_in: Tensor, b_in: Tensor, w_out: Tensor, b_out: Tensor, x: Tenso
 class Block(nn.Module):
     """x + attention(ln_1(x)), then x + mlp(ln_2(x)).
 
-    `nn.LayerNorm` accumulates in float32 for half-precision inputs, on CPU and on CUDA alike.
+    `nn.LayerNorm` accumulates in float32 for half-precision inputs, on CPU and CUDA.
     """
 
     def __init__(self, width: int, heads: int, activation: Activation) -> None:
@@ -115,12 +115,12 @@ class Block(nn.Module):
         self.mlp = Mlp(width, activation)
 
     def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
-        """(..., L, d) -> (..., L, d); `causal` lets a position see only itself and those before it."""
+        """Apply the block: (..., L, d) -> (..., L, d); with `causal`, positions ignore later ones."""
         q, k, v = self.attn.qkv(self.ln_1(x))  # (..., heads, L, head_dim)
         return self.finish(x, F.scaled_dot_product_attention(q, k, v, is_causal=causal))
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """All that follows attention: x (..., L, d), attended (..., heads, L, head_dim) -> (..., L, d)."""
+        """Apply everything after attention: x (..., L, d), attended (..., heads, L, head_dim) -> (..., L, d)."""
         x = x + self.attn.project(attended)
         out: Tensor = x + self.mlp(self.ln_2(x))
         return out
@@ -130,7 +130,7 @@ class Transformer(nn.Module):
     """A stack of blocks."""
 
     def __init__(self, width: int, layers: int, heads: int, activation: Activation) -> None:
-        """Weights start as in CLIP's paper (and GPT-2): residual branches shrink with depth."""
+        """Initialise weights as in CLIP's paper (and GPT-2): residual branches shrink with depth."""
         super().__init__()
         self.resblocks = nn.ModuleList(Block(width, heads, activation) for _ in range(layers))
         residual_std = width**-0.5 * (2 * layers) ** -0.5
@@ -142,21 +142,21 @@ class Transformer(nn.Module):
             nn.init.normal_(block.mlp.c_proj.weight, std=residual_std)
 
     def blocks(self) -> list[Block]:
-        """The blocks in order."""
+        """Return the blocks in order."""
         return cast(list[Block], list(self.resblocks))
 
     def forward(self, x: Tensor, *, causal: bool = False) -> Tensor:
-        """(..., L, d) -> (..., L, d)."""
+        """Apply all blocks: (..., L, d) -> (..., L, d)."""
         for block in self.blocks():
             x = block(x, causal=causal)
         return x
 
 
 class VisionTransformer(nn.Module):
-    """Patches and a class token through a transformer; every token is normalised and projected."""
+    """Transformer over patches and a class token; every token is normalised and projected."""
 
     def __init__(self, config: VitConfig, embed_dim: int, activation: Activation) -> None:
-        """Tensor names are OpenAI's `visual.*`."""
+        """Create the layers with OpenAI's names `visual.*`."""
         super().__init__()
         width = config.width
         scale = width**-0.5
@@ -169,9 +169,9 @@ class VisionTransformer(nn.Module):
         self.proj = nn.Parameter(scale * torch.randn(width, embed_dim))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 1 + V, e), the class token first."""
+        """Encode (B, 3, H, W) -> (B, 1 + V, e), the class token first."""
         patches = self.conv1(pixels).flatten(2).mT  # (B, V, d)
-        cls = self.class_embedding.expand(pixels.shape[0], 1, -1)  # (B, 1, d); `len` would fix B where it is exported
+        cls = self.class_embedding.expand(pixels.shape[0], 1, -1)  # (B, 1, d); `len` would fix B in an export
         x = torch.cat([cls, patches], dim=1) + self.positional_embedding  # (B, 1 + V, d)
         x = self.transformer(self.ln_pre(x))
         projected: Tensor = self.ln_post(x) @ self.proj
@@ -179,10 +179,10 @@ class VisionTransformer(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3, 1x1 convolutions; a stride is an average pool before the last of them, not a strided one."""
+    """1x1, 3x3, 1x1 convolutions; the stride is an average pool before the last one."""
 
     def __init__(self, channels_in: int, width: int, stride: int) -> None:
-        """Maps `channels_in` to `4 * width` channels."""
+        """Create the layers from `channels_in` to `4 * width` channels."""
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
@@ -191,13 +191,13 @@ class Bottleneck(nn.Module):
         self.avgpool = nn.AvgPool2d(stride) if stride > 1 else nn.Identity()
         self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(4 * width)
-        nn.init.zeros_(self.bn3.weight)  # a block starts as the identity
+        nn.init.zeros_(self.bn3.weight)  # initially the identity
         self.downsample: nn.Module = nn.Identity()
         if stride > 1 or channels_in != 4 * width:
             self.downsample = nn.Sequential(
                 OrderedDict(
                     [
-                        ("-1", nn.AvgPool2d(stride)),  # so named that the convolution keeps torchvision's "0"
+                        ("-1", nn.AvgPool2d(stride)),  # named so that the convolution keeps torchvision's "0"
                         ("0", nn.Conv2d(channels_in, 4 * width, 1, bias=False)),
                         ("1", nn.BatchNorm2d(4 * width)),
                     ]
@@ -205,7 +205,7 @@ class Bottleneck(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, channels_in, H, W) -> (B, 4 * width, H / stride, W / stride)."""
+        """Apply the block: (B, channels_in, H, W) -> (B, 4 * width, H / stride, W / stride)."""
         out = F.relu(self.bn1(self.conv1(x)))
         out = F.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(self.avgpool(out)))
@@ -213,14 +213,14 @@ class Bottleneck(nn.Module):
 
 
 class AttentionPool(nn.Module):
-    """Attention over the cells of the feature map and their mean, queried at *every* one of them.
+    """Attention over the cells of the feature map and their mean, with queries at *all* of them.
 
-    OpenAI queries at the mean only. The cells' own outputs come from the same keys and values, and they
-    are the local features that transport is computed on.
+    OpenAI queries at the mean only. The outputs at cells, from the same keys and values, are the local features for
+    transport.
     """
 
     def __init__(self, grid: int, width: int, heads: int, embed_dim: int) -> None:
-        """`width` is the number of channels of the feature map."""
+        """Create the layers for a feature map of `width` channels."""
         super().__init__()
         self.heads = heads
         self.positional_embedding = nn.Parameter(torch.randn(grid**2 + 1, width) * width**-0.5)
@@ -232,7 +232,7 @@ class AttentionPool(nn.Module):
             nn.init.normal_(linear.weight, std=width**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, width, H, W) -> (B, 1 + H * W, e), the mean token first."""
+        """Pool (B, width, H, W) -> (B, 1 + H * W, e), the mean token first."""
         cells = x.flatten(2).mT  # (B, HW, width)
         x = torch.cat([cells.mean(dim=1, keepdim=True), cells], dim=1) + self.positional_embedding
         q, k, v = (
@@ -248,7 +248,7 @@ class ModifiedResNet(nn.Module):
     """The stem, four stages of bottlenecks and the attention pool."""
 
     def __init__(self, config: ResNetConfig, embed_dim: int) -> None:
-        """Tensor names are OpenAI's `visual.*`."""
+        """Create the layers with OpenAI's names `visual.*`."""
         super().__init__()
         width = config.width
         self.conv1 = nn.Conv2d(3, width // 2, 3, stride=2, padding=1, bias=False)
@@ -270,7 +270,7 @@ class ModifiedResNet(nn.Module):
         return nn.Sequential(first, *(Bottleneck(4 * width, width, 1) for _ in range(blocks - 1)))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, 1 + V, e), the pooled token first; V = (H / 32) * (W / 32)."""
+        """Encode (B, 3, H, W) -> (B, 1 + V, e), the pooled token first; V = (H / 32) * (W / 32)."""
         x = F.relu(self.bn1(self.conv1(pixels)))
         x = F.relu(self.bn2(self.conv2(x)))
         x = self.avgpool(F.relu(self.bn3(self.conv3(x))))

@@ -1,7 +1,7 @@
-"""Data sets: what one is, readers of the layouts they come in, where they are, their checks and downloads.
+"""Data sets: readers of their layouts, registry, checks and downloads.
 
-`partition` divides them among clients, `store` keeps them as tokens. Each name is imported when it is first used: the
-command line and the decoding processes start faster without.
+`partition` divides them among clients, `store` caches them as tokens. Names are imported on first use, which speeds up
+the start of the command line and of decoding processes.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""The data in the box: images that come with the package, so that a first run needs no network.
+"""Bundled data sets, so that a first run needs no network.
 
-A data set is one ZIP archive of WebP files, `<split>/[<domain>/]<class>/<name>.webp`; unpacked it is a folder that
-`read_folder` understands. box/README.md says where the images come from and under which licences.
+Each is a ZIP archive of WebP files, `<split>/[<domain>/]<class>/<name>.webp`; unpacked, `read_folder` can read it.
+box/README.md states the sources and licences of the images.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from fedotp.errors import FedotpError
 
 @dataclass(frozen=True, eq=False)
 class ImageZip(FileContents):
-    """The members `names` of a ZIP archive that was read from the file `path`; any thread may read."""
+    """The members `names` of a ZIP archive in memory, read from the file `path`; thread-safe."""
 
     path: Path
     archive: zipfile.ZipFile
@@ -33,7 +33,7 @@ class ImageZip(FileContents):
         return self.names[row]
 
     def where(self, row: int) -> str:
-        """Return the path of the archive and the path within it."""
+        """Return the path of the archive followed by the path within it."""
         return f"{self.path}/{self.names[row]}"
 
     def read(self, row: int) -> bytes:
@@ -42,18 +42,18 @@ class ImageZip(FileContents):
 
 
 def box_file(name: str) -> Path:
-    """Return where the archive of the data set `name` is."""
+    """Return the path of the archive of the data set `name`."""
     return Path(str(resources.files("fedotp.data") / "box" / f"{name}.zip"))
 
 
 def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
-    """Read the archive `path`, which must be the one that `sha256` belongs to."""
+    """Read the archive `path`, whose digest must be `sha256`."""
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror}; install fedotp again") from error
+        raise FedotpError(f"cannot read {path}: {error.strerror}; reinstall fedotp") from error
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise FedotpError(f"{path} is damaged: it is not the file fedotp was made with; install fedotp again")
+        raise FedotpError(f"{path} is corrupt: its SHA-256 is not that of the released file; reinstall fedotp")
     archive = zipfile.ZipFile(io.BytesIO(content))
     names = tuple(archive.namelist())
     splits, domains, classes = zip(*map(_place, names), strict=True)  # (n,) words each
@@ -73,7 +73,7 @@ def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
 
 
 def _place(name: str) -> tuple[str, str, str]:
-    """Split, domain and class of the image `name`."""
+    """Return the split, domain and class of the image `name`."""
     split, *domain, kind, _ = name.split("/")
     return split, *(domain or ONE_DOMAIN), kind
 
@@ -82,21 +82,21 @@ read_cifar10_mini = partial(
     _read,
     "cifar10-mini",
     "e6c3c3ac12a2bde7c9638da1415345f337a9a4022e96e487de5eaae1c587070e",
-    "of the official test batch: the first 200 images of every class, and the next 200",
+    "from the official test batch: the first 200 images of every class, and the next 200",
 )
 read_emoji = partial(
     _read,
     "emoji",
     "2b178304678a6f97fad92a608537bcd14890cb89a45c9c573c89b3a31e4067ae",
-    "by emoji, the same for all vendors: half of every class, look-alikes on one side",
+    "by emoji, the same for all vendors: half of every class, similar ones on the same side",
 )
 
-_IN_BOX = "it comes with fedotp, there is nothing to download"
+_IN_BOX = "it is included in fedotp"
 
 BOX = (
     DatasetInfo(
         name="cifar10-mini",
-        title="CIFAR-10, 4,000 images of its test batch",
+        title="CIFAR-10, 4,000 images of the test batch",
         folder="",
         markers=(),
         read=read_cifar10_mini,

@@ -1,7 +1,6 @@
 """Data sets known by name: facts, layouts, official sources and readers.
 
-The nine of the paper, then those on which its successors evaluate. The sizes of data sets with domains are those of
-the split that is drawn.
+First the nine of the paper, then those of later papers. Sizes of data sets with domains are those of the drawn split.
 """
 
 from pathlib import Path
@@ -13,12 +12,12 @@ from fedotp.data._download import DatasetInfo, Resource
 _VGG = "https://www.robots.ox.ac.uk/~vgg/data"
 _DOMAINNET = "https://csr.bu.edu/ftp/visda/2019/multi-source"
 _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
-_DOMAINBED = "https://github.com/facebookresearch/DomainBed has a script that fetches it"
+_DOMAINBED = "https://github.com/facebookresearch/DomainBed has a download script"
 _FEDBN = "https://github.com/med-air/FedBN"
 
 
 def _zhou(name: str) -> str:
-    return f"for the paper's split put split_zhou_{name}.json beside the images: {_COOP}"
+    return f"for the paper's split put split_zhou_{name}.json next to the images: {_COOP}"
 
 
 CATALOG = (
@@ -187,7 +186,7 @@ CATALOG = (
                 ("sketch.zip", "23a7dbae7016b343e934399beaa8a68728fb5e570ebe2c71df9b75cf91c499fc"),
             )
         ),
-        advice=f"for the paper's split put FedBN's pickles beside the domain folders: {_FEDBN}",
+        advice=f"for the paper's split put FedBN's pickles next to the domain folders: {_FEDBN}",
     ),
     DatasetInfo(
         name="office_caltech10",
@@ -199,7 +198,7 @@ CATALOG = (
         n_domains=4,
         n_train=2025,
         n_test=508,
-        advice=f"no direct link exists: fetch FedBN's archive from {_FEDBN}",
+        advice=f"there is no direct link: download FedBN's archive from {_FEDBN}",
     ),
     DatasetInfo(
         name="eurosat",
@@ -223,7 +222,7 @@ CATALOG = (
         n_train=3334,
         n_test=3333,
         template="a photo of a {}, a type of aircraft.",
-        advice=f"put there what is in fgvc-aircraft-2013b/data: see {_COOP}",
+        advice=f"put the contents of fgvc-aircraft-2013b/data there: see {_COOP}",
     ),
     DatasetInfo(
         name="stanford_cars",
@@ -305,7 +304,7 @@ CATALOG = (
         n_domains=3,
         n_train=3287,
         n_test=823,
-        advice="put amazon/, dslr/ and webcam/ there, with or without images/ in them",
+        advice="put amazon/, dslr/ and webcam/ there, each with or without a folder images/",
         others=("Office31", "office_31"),
     ),
     DatasetInfo(

@@ -1,4 +1,4 @@
-"""Look at every image before anything depends on it: broken files, test images in train, images there twice."""
+"""Check of all images of a data set: broken files, duplicates within a split, test images in train."""
 
 import hashlib
 import os
@@ -13,15 +13,15 @@ from fedotp.data._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
 from fedotp.errors import FedotpError, MissingPackageError, listed
 from fedotp.images import WINDOW, clipped_share, has_more_bits, largest_share, read_window, reason
 
-_DARK = 1 / 16  # of the range: 12 bits in 16
-_CLIPPED = 0.9  # of the pixels; of a CT slice, the window of a question often hides the air around, half of it and more
-_SAMPLED = 32  # images of a domain
-_BLOCK = 2048  # images handed to the threads at a time, so that memory does not grow with the data set
+_DARK = 1 / 16  # share of the range: 12 bits in 16
+_CLIPPED = 0.9  # share of the pixels; a normal CT window often clips the surrounding air, half of a slice and more
+_SAMPLED = 32  # images per domain
+_BLOCK = 2048  # images submitted to the threads at once, to limit memory
 
 
 @dataclass(frozen=True)
 class Broken:
-    """An image that cannot be decoded: which one, where it is, why."""
+    """An image that cannot be decoded, its location, and the reason."""
 
     ref: ImageRef
     where: str
@@ -30,12 +30,12 @@ class Broken:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What `check_dataset` found.
+    """Result of `check_dataset`.
 
-    Pairs of images with equal bytes: `duplicates` are (train image, test image), `twice` are two of one split, the
-    first and another, and `contradictions` are those of either kind whose labels differ. Of pictures of more than 8
-    bits, `dark` are those that use a sixteenth of the range they are seen in at most, and `clipped` those of which the
-    window makes nine tenths all black or all white.
+    Pairs of images with equal bytes: `duplicates` are (train image, test image), `twice` are in one split, and
+    `contradictions` are those of either kind with different labels. Of images of more than 8 bits, `dark` are those
+    that use at most 1/16 of the displayed range, and `clipped` those in which the window makes 90 % of the pixels black
+    or white.
     """
 
     n_images: int
@@ -50,9 +50,9 @@ class CheckReport:
 def check_dataset(
     dataset: Dataset, *, window: str = WINDOW, workers: int | None = None, on_image: Callable[[], object] | None = None
 ) -> CheckReport:
-    """Decode every image of `dataset` in `workers` threads (Pillow decodes without the interpreter lock).
+    """Decode every image of `dataset` in `workers` threads (Pillow releases the interpreter lock).
 
-    Greys of more than 8 bits are seen through `window`. `on_image` is called after each image, for a progress bar.
+    `window` applies to greys of more than 8 bits. `on_image` is called after each image, for a progress bar.
     """
     refs = [ImageRef(name, i) for name in SPLITS for i in range(len(dataset.split(name)))]
     broken: list[Broken] = []
@@ -103,8 +103,8 @@ def check_dataset(
 
 
 def clipped_note(dataset: Dataset, window: str) -> str:
-    """A line about the domains of which `window` hides nearly all, by some images of each; "" if there are none."""
-    if read_window(window) is None:  # those with a name fit every image
+    """Return a warning about domains whose sampled images `window` mostly clips; "" if there are none."""
+    if read_window(window) is None:  # named windows fit every image
         return ""
     hidden = []
     for number, domain in enumerate(dataset.domains):
@@ -117,8 +117,8 @@ def clipped_note(dataset: Dataset, window: str) -> str:
         return ""
     whose = "" if len(dataset.domains) == 1 else f" of {listed(hidden)}"
     return (
-        f"the window {window} makes nearly all pixels of most images{whose} black or white: they may have other units; "
-        "give a window of their own (data.windows, at a site --window)"
+        f"the window {window} makes nearly all pixels of most images{whose} black or white; if their units differ, "
+        "set a separate window (data.windows, at a site --window)"
     )
 
 
@@ -126,7 +126,7 @@ def _is_clipped_at(split: Split, i: int, window: str) -> bool:
     try:
         with split.decoded(split.read(i)) as image:
             return _is_clipped(image, window)
-    except (OSError, FedotpError):  # which is reported where it is read
+    except (OSError, FedotpError):  # reported when the image is read
         return False
 
 
@@ -139,8 +139,8 @@ def _label(dataset: Dataset, ref: ImageRef) -> int:
 
 
 def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:
-    """The error that `dataset` has `broken` images and `skip_broken` is not set."""
+    """Return the error for `broken` images of `dataset` without `skip_broken`."""
     return FedotpError(
         f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
-        "`fedotp data check` lists them; leave them out with --set data.skip_broken=true"
+        "`fedotp data check` lists them; skip them with --set data.skip_broken=true"
     )

@@ -51,7 +51,7 @@ def _read(path: Path, *keys: str) -> list[Any]:
     """Read the entries `keys` of one pickled dictionary."""
     content = read_pickle(path)
     if not isinstance(content, dict) or any(key not in content for key in keys):
-        raise FedotpError(f"{path} is not a CIFAR file: it should hold {' and '.join(keys)}")
+        raise FedotpError(f"{path} is not a CIFAR file: must contain {' and '.join(keys)}")
     return [content[key] for key in keys]
 
 
@@ -60,7 +60,7 @@ def _read_names(path: Path, *keys: str) -> list[tuple[str, ...]]:
     columns = _read(path, *keys)
     for key, names in zip(keys, columns, strict=True):
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise FedotpError(f"{path}: {key} should be a list of names")
+            raise FedotpError(f"{path}: {key} must be a list of names")
     return [tuple(map(readable, names)) for names in columns]
 
 
@@ -71,9 +71,9 @@ def _read_images(path: Path, *keys: str) -> list[Any]:
         if not isinstance(labels, list) or not all(
             type(label) is int and 0 <= label < _MOST_CLASSES for label in labels
         ):
-            raise FedotpError(f"{path}: {key} should be a list of whole numbers from 0")
+            raise FedotpError(f"{path}: {key} must be a list of whole numbers from 0")
         if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape != (len(labels), 3 * _SIDE * _SIDE):
-            raise FedotpError(f"{path}: data should be uint8 of shape ({len(labels)}, {3 * _SIDE * _SIDE})")
+            raise FedotpError(f"{path}: data must be uint8 of shape ({len(labels)}, {3 * _SIDE * _SIDE})")
     return [pixels, *(np.array(labels, np.int64) for labels in columns)]
 
 
@@ -86,8 +86,8 @@ def _split(path: Path, *batches: Sequence[Any]) -> Split:
 
 
 def _coarse_of(fine: Ints, coarse: Ints, n_fine: int, n_coarse: int, root: Path) -> tuple[int, ...]:
-    """Return the coarse label of every class; each class must have exactly one."""
+    """Return the coarse label of every class, which must be unique."""
     pairs = sorted(set(zip(fine.tolist(), coarse.tolist(), strict=True)))
     if [k for k, _ in pairs] != list(range(n_fine)) or not all(c < n_coarse for _, c in pairs):
-        raise FedotpError(f"{root / 'train'}: every class should have one coarse label below {n_coarse}")
+        raise FedotpError(f"{root / 'train'}: every class must have one coarse label below {n_coarse}")
     return tuple(c for _, c in pairs)

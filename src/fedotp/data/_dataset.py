@@ -1,4 +1,4 @@
-"""What a data set is: columns of images, labels and domains, split into train and test."""
+"""Data sets: columns of images, labels and domains, split into train and test."""
 
 import hashlib
 import json
@@ -21,28 +21,28 @@ from fedotp.images import decoded, read_image, reason
 
 SplitName = Literal["train", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
-DRAWN = "drawn once"  # how the note on a split begins that came without one
-ONE_DOMAIN = ("all",)  # of data that have none
+DRAWN = "drawn once"  # start of the note on a split that fedotp draws
+ONE_DOMAIN = ("all",)  # of data without domains
 
 
 class ImageSource(Protocol):
-    """Where the images of a split come from: files, an array, a Hugging Face table."""
+    """Source of the images of a split: files, an array, a Hugging Face table."""
 
     def name(self, row: int) -> str:
         """Identify the image within its data set, the same on every machine."""
 
     def where(self, row: int) -> str:
-        """Say where a person finds the image."""
+        """Return the location of the image for messages."""
 
     def read(self, row: int) -> bytes:
         """Return the stored bytes: equal bytes mean equal images."""
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Turn what `read` returned into an image; the block is where it takes memory."""
+        """Decode bytes from `read` into an image, which uses memory within the block."""
 
 
 class FileContents:
-    """Of a source that holds image files, wherever they lie: any process can decode their bytes."""
+    """Base of sources of encoded image files, whose bytes any process can decode."""
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
         """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
@@ -64,7 +64,7 @@ class ImageFiles(FileContents):
         return self.paths[row]
 
     def where(self, row: int) -> str:
-        """Return the whole path."""
+        """Return the full path."""
         return str(self.root / self.paths[row])
 
     def read(self, row: int) -> bytes:
@@ -74,7 +74,7 @@ class ImageFiles(FileContents):
 
 @dataclass(frozen=True, eq=False)
 class ImageArray:
-    """Images held in memory: `pixels` (n, height, width, 3) uint8, read from the file `path`."""
+    """Images in memory: `pixels` (n, height, width, 3) uint8, read from the file `path`."""
 
     path: Path
     pixels: NDArray[np.uint8]
@@ -83,11 +83,11 @@ class ImageArray:
         return f"<ImageArray: pixels {self.pixels.shape} of {self.path}>"
 
     def name(self, row: int) -> str:
-        """Return for example `train[17]`."""
+        """Return the name, for example `train[17]`."""
         return f"{self.path.name}[{row}]"
 
     def where(self, row: int) -> str:
-        """Return the path of the array's file and the row in it."""
+        """Return the path of the array's file and the row."""
         return f"{self.path}[{row}]"
 
     def read(self, row: int) -> bytes:
@@ -95,7 +95,7 @@ class ImageArray:
         return bytes(self.pixels[row].tobytes())
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Make an RGB image of the pixels."""
+        """Return the pixels as an RGB image."""
         return nullcontext(Image.fromarray(np.frombuffer(content, np.uint8).reshape(self.pixels.shape[1:])))
 
 
@@ -103,8 +103,8 @@ class ImageArray:
 class Split:
     """n images in a fixed order.
 
-    `rows` (n,) says where in `source` each image is, `labels` (n,) are class numbers, `domains` (n,) domain numbers and
-    `groups` (n,), where there are any, group numbers of the data set the split belongs to.
+    `rows` (n,) are the positions of the images in `source`, `labels` (n,) class numbers, `domains` (n,) domain numbers
+    and `groups` (n,), if any, group numbers in the data set.
     """
 
     source: ImageSource
@@ -124,22 +124,22 @@ class Split:
         return self.source.name(int(self.rows[i]))
 
     def where(self, i: int) -> str:
-        """Say where a person finds image `i`."""
+        """Return the location of image `i` for messages."""
         return self.source.where(int(self.rows[i]))
 
     def read(self, i: int) -> bytes:
-        """Return the stored bytes of image `i`: the key to look its content up by."""
+        """Return the stored bytes of image `i`, which identify its content."""
         return self.source.read(int(self.rows[i]))
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode what `read` returned, completely, in the image's own mode; a broken one is a `FedotpError`.
+        """Decode bytes from `read` completely, in the image's own mode; raise `FedotpError` for a broken image.
 
-        The block ends when the image is no longer needed: it bounds what all threads together decode at a time.
+        The memory of all open blocks together is limited, so leave the block as soon as possible.
         """
         return self.source.decoded(content)
 
     def image(self, i: int) -> Image.Image:
-        """Read and decode image `i`; it is returned as opened, not converted to RGB."""
+        """Read and decode image `i`, without conversion to RGB."""
         try:
             with self.decoded(self.read(i)) as image:
                 return image
@@ -168,11 +168,10 @@ class ImageRef:
 class Dataset:
     """A data set ready to be partitioned.
 
-    `classes` are the K names as CLIP should read them, in label order; `split_note` says in one line where
-    the division into train and test comes from. `coarse_of` (K,) maps classes to `coarse_classes` where the
-    data set has a second level of labels. `skipped` lists the images left out by `without`; `notes` say what else of
-    the data set's folder was left out, a line each. `groups` names what stays together, patients or parts, where that
-    is known: none is in both splits. `validation` are images that may take the place of the test images.
+    `classes` are the K names for CLIP, in label order; `split_note` describes the source of the train/test split in one
+    line. `coarse_of` (K,) maps classes to `coarse_classes`, if any. `skipped` lists the images removed by `without`;
+    `notes` list other skipped files of the folder, a line each. `groups` are the names of the patients or parts, if
+    known; no group is in both splits. `validation` are images that can replace the test images.
     """
 
     name: str
@@ -189,46 +188,42 @@ class Dataset:
     validation: Split | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a data set in which a class cannot be distinguished, learnt or found."""
+        """Check names, labels and groups, and that every class has training images."""
         _check_names(self.name, "classes", self.classes)
         _check_names(self.name, "domains", self.domains)
         for split, labels in (("train", self.train.labels), ("test", self.test.labels)):
             if len(labels) and not 0 <= labels.min() <= labels.max() < len(self.classes):
-                raise FedotpError(
-                    f"{self.name}: a {split} label is outside 0 to {len(self.classes) - 1}, the classes known"
-                )
+                raise FedotpError(f"{self.name}: {split} labels must be from 0 to {len(self.classes) - 1}")
         counts = self.counts("train")
         if not counts.all():
             missing = ", ".join(self.classes[k] for k in np.flatnonzero(counts == 0)[:3])
             raise FedotpError(f"{self.name}: {(counts == 0).sum()} of the classes have no training image: {missing}")
         if not len(self.test):
-            raise FedotpError(f"{self.name}: the test split is empty; it needs at least one image")
+            raise FedotpError(f"{self.name}: the test split is empty: must contain at least one image")
         if self.train.groups is not None and self.test.groups is not None:
             self._require_apart(self.train.groups, self.test.groups)
 
     def _require_apart(self, train: Ints, test: Ints) -> None:
-        """Refuse a group of which images are in train (n,) and in test (m,)."""
+        """Require that no group is both in train (n,) and in test (m,)."""
         if len(both := np.intersect1d(train, test)):
             first, second = (int(np.flatnonzero(groups == both[0])[0]) for groups in (train, test))
             raise FedotpError(
                 f"{self.name}: {counted(len(both), 'group')} in train and in test, for example "
                 f"{self.groups[both[0]]!r} with {self.train.name(first)} and {self.test.name(second)}; "
-                "put each on one side, or leave the split out"
+                "put each group into one split, or remove the split"
             )
 
     def on_validation(self) -> "Dataset":
-        """The same, tested on its validation images, which are not trained on: to choose settings by."""
+        """Return a copy with the validation images as test images, removed from training, to select settings."""
         if self.validation is None:
-            raise FedotpError(f"{self.name} has no validation images; leave data.test_split out")
+            raise FedotpError(f"{self.name} has no validation images; remove data.test_split")
         held = {self.validation.name(i) for i in range(len(self.validation))}
         keep = np.array([self.train.name(i) not in held for i in range(len(self.train))], bool)
         note = f"{self.split_note}; tested on its validation images"
         return replace(self, train=self.train.select(keep), test=self.validation, validation=None, split_note=note)
 
     def grouped(self, pattern: str) -> "Dataset":
-        """The same with groups, named by what the regular expression finds in the names of images: its first part in
-        round brackets, or all that it matches.
-        """
+        """Return a copy with groups from a regular expression on image names: its first group, or the whole match."""
         splits = [self.train, self.test, *([self.validation] if self.validation else [])]
         names = [group_names([split.name(i) for i in range(len(split))], pattern) for split in splits]
         groups = sorted({group for column in names for group in column})
@@ -254,47 +249,44 @@ class Dataset:
         return np.bincount(self.split(name).labels, minlength=len(self.classes)).astype(np.int64)
 
     def where(self, ref: ImageRef) -> str:
-        """Say where a person finds the image `ref`."""
+        """Return the location of the image `ref` for messages."""
         return self.split(ref.split).where(ref.index)
 
     def without(self, refs: Iterable[ImageRef]) -> "Dataset":
-        """Leave the images `refs` out; they are remembered in `skipped`."""
-        left_out = sorted(refs)
+        """Return a copy without the images `refs`, which are added to `skipped`."""
+        removed = sorted(refs)
         keep = {name: np.ones(len(self.split(name)), bool) for name in SPLITS}
-        for ref in left_out:
+        for ref in removed:
             keep[ref.split][ref.index] = False
         return replace(
             self,
             train=self.train.select(keep["train"]),
             test=self.test.select(keep["test"]),
-            skipped=(*self.skipped, *(self.split(ref.split).name(ref.index) for ref in left_out)),
+            skipped=(*self.skipped, *(self.split(ref.split).name(ref.index) for ref in removed)),
         )
 
     def base_and_novel(self) -> tuple["Dataset", "Dataset"]:
-        """The first ceil(K / 2) classes in the order of their labels, and the others, numbered from 0 again.
-
-        Each is a data set of its own, with its own images alone.
-        """
+        """Split into data sets of the first ceil(K / 2) classes, in label order, and of the others, from 0 again."""
         n_classes, both = len(self.classes), (self.train, self.test)
         if n_classes < 4:
-            raise FedotpError(f"{self.name}: {n_classes} classes are too few for base and novel ones, two of each")
+            raise FedotpError(f"{self.name}: base and novel classes need at least 4 classes, got {n_classes}")
         middle = -(-n_classes // 2)
         return self._only(np.arange(middle), both), self._only(np.arange(middle, n_classes), both)
 
     def site_number(self, site: str) -> int:
-        """The number of the domain called `site`."""
+        """Return the number of the domain `site`."""
         if site not in self.domains:
             raise FedotpError(f"{self.name} has no site {site!r}; its sites are {listed(self.domains)}")
         return self.domains.index(site)
 
     def of_site(self, site: str) -> "Dataset":
-        """The images of one site (or domain), with the classes it trains on; test images of others are left out."""
+        """Return the data set of one site (or domain) with its training classes; other test images are removed."""
         here = self.site_number(site)
         train, test = (split.select(split.domains == here) for split in (self.train, self.test))
         return self._only(np.unique(train.labels), (train, test))
 
     def _only(self, labels: Ints, splits: tuple[Split, Split]) -> "Dataset":
-        """Those images of the splits whose classes are `labels` (k,), rising."""
+        """Select the images of the splits whose labels are in `labels` (k,), ascending."""
         kept = [split.select(np.isin(split.labels, labels)) for split in splits]
         train, test = (replace(split, labels=np.searchsorted(labels, split.labels)) for split in kept)
         of = [self.coarse_of[label] for label in labels] if self.coarse_of else []
@@ -310,7 +302,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over names, classes, labels and domains; the same on every machine."""
+        """SHA-256 of names, classes, labels and domains; the same on every machine."""
         columns = [
             [[split.name(i) for i in range(len(split))], split.labels.tolist(), split.domains.tolist()]
             for split in (self.train, self.test)
@@ -320,12 +312,12 @@ class Dataset:
 
 
 def group_names(names: Sequence[str], pattern: str) -> list[str]:
-    """What the regular expression `pattern` finds in each of the names."""
+    """Return the match of the regular expression `pattern` in each name."""
     compiled = re.compile(pattern)
     found = []
     for name in names:
         if (match := compiled.search(name)) is None or not (group := match[1] if compiled.groups else match[0]):
-            raise FedotpError(f"data.groups = {pattern!r} finds no group in {name}")
+            raise FedotpError(f"data.groups = {pattern!r} does not match {name}")
         found.append(group)
     return found
 
@@ -336,9 +328,11 @@ def _check_names(dataset: str, what: str, names: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for i, name in enumerate(names):
         if not name:
-            raise FedotpError(f"{dataset}: number {i} of the {what} has an empty name")
-        if not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):  # what Python makes of other bytes
-            raise FedotpError(f"{dataset}: the name {name!r} of number {i} of the {what} is not UTF-8; rename it")
+            raise FedotpError(f"{dataset}: {what}[{i}] has an empty name")
+        if not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):  # surrogates of invalid bytes
+            raise FedotpError(f"{dataset}: the name {name!r} of {what}[{i}] is not UTF-8; rename it")
         if name in seen:
-            raise FedotpError(f"{dataset}: numbers {seen[name]} and {i} of the {what} both read {name!r}; rename one")
+            raise FedotpError(
+                f"{dataset}: {what}[{seen[name]}] and {what}[{i}] have the same name {name!r}; rename one"
+            )
         seen[name] = i

@@ -1,7 +1,7 @@
-"""DomainNet (10 classes), Office-Caltech10, PACS, Office-Home, Office-31, VLCS: a folder per domain, per class in it.
+"""DomainNet (10 classes), Office-Caltech10, PACS, Office-Home, Office-31 and VLCS, in folders `<domain>/<class>`.
 
-The split comes from FedBN's pickles `<domain>_{train,test}.pkl` where they are, else from DomainNet's
-official lists `<domain>_{train,test}.txt`, else it is drawn once with FedBN's sizes: 80 % of every domain for training.
+The split comes from FedBN's pickles `<domain>_{train,test}.pkl`, if present, else from DomainNet's official lists
+`<domain>_{train,test}.txt`, else it is drawn once with FedBN's sizes: 80 % of every domain for training.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,18 +26,18 @@ _ALSO = {"caltech": "caltech101", "sun": "sun09", "pascal": "voc2007", "voc": "v
 
 
 def _key(name: str) -> str:
-    """Make `back_pack`, `Back-Pack` and `backpack` the same class."""
+    """Normalise a name, so that `back_pack`, `Back-Pack` and `backpack` are the same class."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _read(name: str, domains: Sequence[str], classes: Sequence[str], root: Path) -> Dataset:
-    """Read the data set `name` from the folder `root`; classes other than `classes` are left alone."""
+    """Read the data set `name` from the folder `root`; classes other than `classes` are ignored."""
     train, test, note = _divide(root, domains, classes)
     return file_dataset(name, root, classes=classes, domains=domains, train=train, test=test, split_note=note)
 
 
 def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple[list[Item], list[Item], str]:
-    """Return train items, test items and where the split comes from."""
+    """Return train items, test items and the note on the split."""
     label_of = {_key(c): k for k, c in enumerate(classes)}
     for suffix, read_list, note in (
         ("pkl", _fedbn_pickle, "FedBN's pickles"),
@@ -56,16 +56,16 @@ def _divide(root: Path, domains: Sequence[str], classes: Sequence[str]) -> tuple
 
 
 def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: dict[str, int]) -> Iterator[Item]:
-    """List `<domain>/<class>/*`, or `<domain>/images/<class>/*`; every domain must have every class.
+    """List `<domain>/<class>/*` or `<domain>/images/<class>/*`; every domain must have every class.
 
-    Archives of PACS have all domains in a folder `kfold`, or `images`.
+    Archives of PACS have all domains in a folder `kfold` or `images`.
     """
     places = (place for place in ("", "kfold/", "images/") if (root / place).is_dir())
     above = next((place for place in places if _by_key(list_folders(root / place), domains)), "")
     folder_of_domain = _by_key(list_folders(root / above), domains)
     for d, domain in enumerate(domains):
         if domain not in folder_of_domain:
-            raise FedotpError(f"{root} has no folder {domain!r}; it should have {', '.join(domains)}")
+            raise FedotpError(f"{root} has no folder {domain!r}: must have {', '.join(domains)}")
         at = above + folder_of_domain[domain]
         at = f"{at}/images" if (root / at / "images").is_dir() else at
         folder_of = {label_of[_key(f)]: f for f in list_folders(root / at) if _key(f) in label_of}
@@ -78,7 +78,7 @@ def _tree(root: Path, domains: Sequence[str], classes: Sequence[str], label_of: 
 
 
 def _by_key(folders: Sequence[str], domains: Sequence[str]) -> dict[str, str]:
-    """The folder of each domain that has one: `Real World`, for example, is that of real_world."""
+    """Return the folder of each domain that has one, for example `Real World` for real_world."""
     domain_of = {_key(domain): domain for domain in domains}
     known = {folder: domain_of.get(_key(folder)) or domain_of.get(_ALSO.get(_key(folder), "")) for folder in folders}
     return {domain: folder for folder, domain in known.items() if domain is not None}
@@ -90,9 +90,9 @@ def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator
     try:
         paths, names = map(list, content)
     except (TypeError, ValueError) as error:
-        raise FedotpError(f"{path} should hold two columns: paths and class names") from error
+        raise FedotpError(f"{path} must contain two columns: paths and class names") from error
     if not all(isinstance(value, str) for value in (*paths, *names)):
-        raise FedotpError(f"{path} should hold two columns of text: paths and class names")
+        raise FedotpError(f"{path} must contain two columns of text: paths and class names")
     if len(paths) != len(names):
         raise FedotpError(f"{path} has {len(paths)} paths but {len(names)} class names")
     for image, name in zip(paths, names, strict=True):
@@ -103,12 +103,12 @@ def _fedbn_pickle(path: Path, domain: int, label_of: dict[str, int]) -> Iterator
 
 
 def _official_list(path: Path, domain: int, label_of: dict[str, int]) -> Iterator[Item]:
-    """Read `<domain>/<class>/<file> <number>` lines, leaving out the other 335 classes."""
+    """Read `<domain>/<class>/<file> <number>` lines, skipping the other 335 classes."""
     for line in read_lines(path):
         image = relative(line.rsplit(" ", 1)[0], path)
         parts = PurePosixPath(image).parts
         if len(parts) != 3:
-            raise FedotpError(f"{path}: {line[:80]!r} should be '<domain>/<class>/<file> <number>'")
+            raise FedotpError(f"{path}: {line[:80]!r} must be '<domain>/<class>/<file> <number>'")
         if _key(parts[1]) in label_of:
             yield image, label_of[_key(parts[1])], domain
 

@@ -1,6 +1,4 @@
-"""What is known of a data set before it is read, and its archives: downloads are resumed where they stopped, checked
-before they are opened, opened without surprises.
-"""
+"""Facts about data sets, and downloads of their archives, which are resumed, verified and safely extracted."""
 
 import hashlib
 import os
@@ -30,10 +28,10 @@ OnBytes = Callable[[str, int, int | None], object]  # file name, bytes so far, t
 
 @dataclass(frozen=True)
 class Resource:
-    """A file to fetch, with its SHA-256.
+    """A file to download, with its SHA-256.
 
-    `provides` is what is there afterwards, relative to the root: the file itself, or a folder of the archive; `nested`
-    is an archive inside the archive to open as well.
+    `provides` is the resulting path relative to the root: the file itself, or a folder of the archive; `nested` is an
+    archive inside the archive that is extracted as well.
     """
 
     url: str
@@ -43,17 +41,17 @@ class Resource:
 
     @property
     def filename(self) -> str:
-        """The last part of the address."""
+        """The last part of the URL."""
         return self.url.rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Facts about a data set; the sizes are the paper's or those of its usual split, for the data in the box their own.
+    """Facts about a data set; the sizes are those of the paper or of the usual split.
 
-    `folder` is its usual place below the root, `others` are further names of that; any of the `markers` (a file, or a
-    folder with a slash at the end) identifies its layout; `template` is the caption of zero-shot CLIP (CoOp's);
-    `advice` says what a person may have to fetch by hand. A data set `in_box` comes with the package and has no folder.
+    `folder` is its usual folder below the root, `others` are alternatives; any of the `markers` (a file, or a folder
+    with a slash at the end) identifies its layout; `template` is the caption of zero-shot CLIP (CoOp's); `advice`
+    describes manual downloads. A data set `in_box` is included in the package and has no folder.
     """
 
     name: str
@@ -72,7 +70,7 @@ class DatasetInfo:
     others: tuple[str, ...] = ()
 
     def is_at(self, folder: Path) -> bool:
-        """Whether `folder` has the layout of this data set."""
+        """True if `folder` has the layout of this data set."""
         return any(
             os.path.isdir(folder / marker) if marker.endswith("/") else os.path.isfile(folder / marker)
             for marker in self.markers
@@ -80,14 +78,14 @@ class DatasetInfo:
 
 
 def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | None = None) -> list[Path]:
-    """Fetch what is missing below `root`; return the paths provided.
+    """Download missing resources below `root`, and return the provided paths.
 
-    Without network the error names the file to fetch by hand and the place to put it.
+    Without a network the error states which file to download manually and where to put it.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FedotpError(f"cannot make the folder {root}: {error.strerror}; choose another") from error
+        raise FedotpError(f"cannot create the folder {root}: {error.strerror}; choose another") from error
     provided = []
     for resource in resources:
         target = root / resource.provides
@@ -106,15 +104,15 @@ def _ignore(name: str, done: int, total: int | None) -> None:
 
 
 def _fetch(resource: Resource, archive: Path, on_bytes: OnBytes) -> None:
-    """Fetch into `<archive>.part`, going on after an interruption, then give it its name."""
+    """Download into `<archive>.part`, resuming after an interruption, then rename it."""
     part = archive.with_name(archive.name + ".part")
-    by_hand = f"fetch {resource.url} by hand, save it as {archive} and run the command again"
+    by_hand = f"download {resource.url} manually, save it as {archive} and run the command again"
     for attempt in range(_ATTEMPTS):
         try:
             _fetch_rest(resource.url, part, on_bytes)
         except urllib.error.HTTPError as error:
-            raise FedotpError(f"{resource.url} answered {error.code} {error.reason}; {by_hand}") from error
-        except urllib.error.URLError as error:  # no connection at all: another attempt will not help
+            raise FedotpError(f"{resource.url}: HTTP error {error.code} {error.reason}; {by_hand}") from error
+        except urllib.error.URLError as error:  # no connection: retrying does not help
             raise FedotpError(f"cannot reach {resource.url}: {error.reason}; {by_hand}") from error
         except (OSError, HTTPException) as error:
             if attempt + 1 == _ATTEMPTS:
@@ -126,7 +124,7 @@ def _fetch(resource: Resource, archive: Path, on_bytes: OnBytes) -> None:
 
 
 def _fetch_rest(url: str, part: Path, on_bytes: OnBytes) -> None:
-    """Append what is missing from `part`; a server that cannot resume makes it start again."""
+    """Append the missing bytes to `part`; start again if the server cannot resume."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": f"fedotp/{__version__}"})
     if have:
@@ -136,11 +134,11 @@ def _fetch_rest(url: str, part: Path, on_bytes: OnBytes) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416 and error.headers.get("Content-Range") == f"bytes */{have}":
-            return  # nothing was missing
+            return  # already complete
         if error.code != 416:
             raise
-        part.unlink()  # longer than the file: not a part of it
-        raise OSError("the partial download does not fit and was removed") from error
+        part.unlink()  # longer than the file
+        raise OSError("the partial download was longer than the file and has been removed") from error
     with response:
         if response.status != 206:
             have = 0
@@ -152,16 +150,16 @@ def _fetch_rest(url: str, part: Path, on_bytes: OnBytes) -> None:
                 have += len(chunk)
                 on_bytes(part.name.removesuffix(".part"), have, total)
     if total is not None and have < total:
-        raise OSError(f"the connection ended after {have} of {total} bytes")
+        raise OSError(f"the connection closed after {have} of {total} bytes")
 
 
 class _StaySecure(urllib.request.HTTPRedirectHandler):
-    """Follows redirections, but never from https to where anybody on the way can read and write along."""
+    """Redirect handler that refuses redirects from https to an unencrypted protocol."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> urllib.request.Request | None:
-        """The request for the new address."""
+        """Return the request for the new URL."""
         if req.type == "https" and not newurl.lower().startswith("https://"):
             raise urllib.error.URLError(f"it redirects to {newurl}, which is not https")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -171,19 +169,19 @@ _OPENER = urllib.request.build_opener(_StaySecure)
 
 
 def _verify(path: Path, resource: Resource) -> None:
-    """Compare the file with its checksum; one that differs is set aside, to be fetched anew."""
+    """Verify the checksum of a file; rename the file if it differs, so that it is downloaded again."""
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != resource.sha256:
         aside = path.replace(path.with_name(path.name + ".bad"))
         raise FedotpError(
-            f"{resource.url} should have sha256 {resource.sha256}, not {found}; the file is now {aside}, "
-            "run the command again or fetch it from another source"
+            f"{resource.url}: expected sha256 {resource.sha256}, got {found}; the file was renamed to {aside}; "
+            "run the command again or download it from another source"
         )
 
 
 def _install(archive: Path, target: Path, resource: Resource) -> None:
-    """Put a verified file into place: moved, or opened beside the target and then moved in one step."""
+    """Move a verified file to its target; an archive is extracted next to it and then moved atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
         archive.replace(target)
@@ -199,12 +197,12 @@ def _install(archive: Path, target: Path, resource: Resource) -> None:
                 found.replace(target)
                 break
         else:
-            raise FedotpError(f"{archive} does not hold {target.name}; it is not what {resource.url} should be")
+            raise FedotpError(f"{archive} from {resource.url} does not contain {target.name}")
     archive.unlink()
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Open a tar or zip archive, refusing members that would land outside `folder` or are no plain files."""
+    """Extract a tar or zip archive; refuse special files and members outside `folder`."""
     try:
         if zipfile.is_zipfile(archive):
             _extract_zip(archive, folder)
@@ -220,5 +218,5 @@ def _extract_zip(archive: Path, folder: Path) -> None:
         for member in content.infolist():
             path = PurePosixPath(member.filename.replace("\\", "/"))
             if path.is_absolute() or ".." in path.parts or stat.S_ISLNK(member.external_attr >> 16):
-                raise FedotpError(f"{archive} holds {member.filename!r}, which would leave its folder; not opened")
+                raise FedotpError(f"{archive} contains {member.filename!r}, outside its folder; not extracted")
         content.extractall(folder)

@@ -1,18 +1,18 @@
-"""Random draws that give the same numbers on every platform, and shares that add up.
+"""Random draws that are the same on every platform, and apportionment.
 
-Only two primitives of NumPy are used: `Generator.random` (53 bits of the PCG64 stream, which NumPy keeps
-fixed) and `Generator.standard_gamma`. Nothing depends on hash or set order.
+They use only `Generator.random` (53 bits of the PCG64 stream, which NumPy keeps stable) and `Generator.standard_gamma`,
+and do not depend on hash or set order.
 """
 
 import numpy as np
 
 from fedotp.data._types import Floats, Ints
 
-_NOISE = 1e-9  # remainders closer than this are equal: platforms differ in the last bits
+_NOISE = 1e-9  # remainders closer than this count as equal: platforms differ in the last bits
 
 
 def generator(seed: int, *more: int) -> np.random.Generator:
-    """Return the PCG64 generator of `seed`, or of several numbers."""
+    """Return a PCG64 generator seeded with one or several numbers."""
     return np.random.Generator(np.random.PCG64([seed, *more] if more else seed))
 
 
@@ -24,8 +24,8 @@ def shuffled(rng: np.random.Generator, values: Ints) -> Ints:
 def dirichlet(rng: np.random.Generator, alpha: float, n: int) -> Floats:
     """Draw (n,) shares from the symmetric Dirichlet(alpha): n gamma draws, then n uniform ones.
 
-    A Gamma(alpha) variable is a Gamma(alpha + 1) variable times U^(1/alpha). The logarithms are summed,
-    so that alpha = 0.001 gives one share of 1 instead of 0/0.
+    A Gamma(alpha) variable is a Gamma(alpha + 1) variable times U^(1/alpha). Logarithms are summed, so that
+    alpha = 0.001 gives one share of 1 instead of 0/0.
     """
     log_gamma = np.log(rng.standard_gamma(alpha + 1.0, n)) + np.log1p(-rng.random(n)) / alpha
     weights = np.exp(log_gamma - log_gamma.max())
@@ -33,10 +33,10 @@ def dirichlet(rng: np.random.Generator, alpha: float, n: int) -> Floats:
 
 
 def apportion(total: int, weights: Floats, *, at_least: Ints, load: Ints | None = None) -> Ints:
-    """Divide `total` things in proportion to `weights` (n,), giving everyone `at_least` (n,) of them.
+    """Divide `total` items in proportion to `weights` (n,), with a minimum `at_least` (n,).
 
-    Largest remainders; between equal remainders the smaller `load` (n,) wins, then the earlier position.
-    Needs `at_least.sum() <= total`; returns (n,) whole numbers that sum to `total`.
+    Uses largest remainders; ties go to the smaller `load` (n,), then to the earlier position. Requires
+    `at_least.sum() <= total`; returns (n,) whole numbers that sum to `total`.
     """
     rest = int(total - at_least.sum())
     if rest == 0:

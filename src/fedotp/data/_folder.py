@@ -1,4 +1,4 @@
-"""Anyone's images: a folder per class, or `domain/class`, each also with `train` and `test` folders."""
+"""The user's own images in folders `class` or `domain/class`, optionally with `train` and `test` folders."""
 
 import os
 from collections import Counter
@@ -18,22 +18,20 @@ _TEST = (*TEST, *VALIDATION)  # the first one found is the test split
 def read_folder(root: Path, *, groups: str = "") -> Dataset:
     """Read `[split/]class/image`, `[split/]domain/class/image` or `domain/split/class/image` below `root`.
 
-    `split` is `train` or `test`; where there is no `test`, `val` takes its place. Without split folders the
-    split is drawn once, 80 % of every domain for training. `groups`, a regular expression, finds in paths what is to
-    stay on one side of it.
+    `split` is `train` or `test`; if there is no `test`, `val` replaces it. Without split folders the split is drawn
+    once, 80 % of every domain for training. `groups`, a regular expression on paths, defines groups that are not split.
     """
     if not os.path.isdir(root):
         raise FedotpError(f"{root} is not a folder")
     paths, notes = walk_images(root)
     folders = [tuple(path.split("/")[:-1]) for path in paths]
     level = _split_level(folders)
-    # what remains of each path: (class,) or (domain, class)
+    # each path without its split: (class,) or (domain, class)
     places = [f if level is None else f[:level] + f[level + 1 :] for f in folders]
     example = {len(place): path for path, place in zip(paths, places, strict=True)}
     if len(example) > 1 or not 1 <= min(example) <= 2:
-        raise FedotpError(
-            f"{root}: images must all be at class/ or all at domain/class/, not {', '.join(example.values())}"
-        )
+        found = ", ".join(example.values())
+        raise FedotpError(f"{root}: images must all be in class/ or all in domain/class/, got {found}")
     _require_apart(root, ["/".join(folder) for folder in folders], [place[-1] for place in places])
     domains = sorted({place[0] for place in places}) if 2 in example else ONE_DOMAIN
     classes = sorted({place[-1] for place in places})
@@ -72,7 +70,7 @@ def read_folder(root: Path, *, groups: str = "") -> Dataset:
 
 
 def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
-    """Return the level at which every path has a split folder; a class may well be called `train`."""
+    """Return the level at which every path has a split folder; a class may also be named `train`."""
     for level in (0, 1):
         if all(len(f) > level + 1 and f[level].lower() in TRAIN + _TEST for f in folders):
             return level
@@ -80,34 +78,32 @@ def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
 
 
 def _require_apart(root: Path, folders: Sequence[str], classes: Sequence[str]) -> None:
-    """Refuse folders, one for each image, of two `classes` that would read alike."""
+    """Require that different class folders (one entry per image) have different names for CLIP."""
     first: dict[str, tuple[str, str]] = {}
     for folder, name in zip(folders, classes, strict=True):
         other, other_name = first.setdefault(readable(name), (folder, name))
         if other_name != name:
             raise FedotpError(
-                f"{root}: the classes of {other}/ and {folder}/ both read {readable(name)!r}; "
-                "give their folders one name if they are one class, and names that differ by a word if they are not"
+                f"{root}: the classes of {other}/ and {folder}/ have the same name {readable(name)!r}; "
+                "rename one folder: as the other for the same class, by a different word for a different class"
             )
 
 
 def _by_split_folder(
     items: Sequence[Item], splits: Sequence[str], root: Path
 ) -> tuple[list[Item], list[Item], str, tuple[str, ...]]:
-    """Return train items, test items, where the split comes from, and notes on what is in neither."""
+    """Return train items, test items, the note on the split, and notes on unused images."""
     test_name = next((name for name in _TEST if name in splits), None)
     train = [item for item, split in zip(items, splits, strict=True) if split in TRAIN]
     test = [item for item, split in zip(items, splits, strict=True) if split == test_name]
     if not train or test_name is None:
-        raise FedotpError(f"{root} has only {' and '.join(sorted(set(splits)))}/; it needs train/ and test/")
+        raise FedotpError(f"{root} has only {' and '.join(sorted(set(splits)))}/: must have train/ and test/")
     trained = {label for _, label, _ in train}
     if (only := next((path for path, label, _ in test if label not in trained), None)) is not None:
         raise FedotpError(
             f"{root}: {PurePosixPath(only).parent}/ is a class without training images; "
-            f"put some into its folder in train/, or remove it from {test_name}/"
+            f"add some to its folder in train/, or remove it from {test_name}/"
         )
     unused = Counter(split for split in splits if split not in (*TRAIN, test_name))
-    notes = (
-        f"left out: {counted(n, 'image')} in {name}/; {test_name}/ is the test split" for name, n in unused.items()
-    )
+    notes = (f"skipped: {counted(n, 'image')} in {name}/; {test_name}/ is the test split" for name, n in unused.items())
     return train, test, f"folders train/ and {test_name}/", tuple(notes)

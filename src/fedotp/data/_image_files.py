@@ -1,4 +1,4 @@
-"""What the readers of files share: listing images, and making the data set of them."""
+"""Listing of image files and construction of their data set, for all readers of files."""
 
 import os
 from collections import Counter
@@ -19,10 +19,10 @@ IMAGE_SUFFIXES = (
     *(".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"),
 )
 _MAX_DEPTH = 3  # split/domain/class
-_NOBODYS = ("__MACOSX", "@eaDir")  # folders that archives and disks add, with files of the same names
+_IGNORED = ("__MACOSX", "@eaDir")  # folders that archives and disks add, with files of the same names
 
-# Images that are not read, and what turns them into PNG or JPEG.
-_UNREAD = {
+# Unsupported image formats, and packages that can convert them.
+_UNSUPPORTED = {
     ".nii.gz": "nibabel",
     ".nii": "nibabel",
     ".jp2": "Pillow",
@@ -50,7 +50,7 @@ def list_folders(folder: Path) -> list[str]:
 
 
 def in_folders(root: Path, images: str, folders: Sequence[str]) -> list[Item]:
-    """List the images in `images`/<folder>/ below `root`; the label is the folder's place among `folders`."""
+    """List the images in `images`/<folder>/ below `root`; the label is the folder's index in `folders`."""
     return [
         (f"{images}/{folder}/{name}", label, 0)
         for label, folder in enumerate(folders)
@@ -59,10 +59,10 @@ def in_folders(root: Path, images: str, folders: Sequence[str]) -> list[Item]:
 
 
 def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Every image below `root` as a relative path with forward slashes, in a fixed order; notes on what is left out.
+    """Return relative paths of all images below `root`, in a fixed order, and notes on skipped files.
 
-    A folder without images and folders is an error: it is a class whose images are missing. So is one deeper
-    than `_MAX_DEPTH`, which also ends a circle of links.
+    A folder without images and folders is an error: a class whose images are missing. So is one deeper than
+    `_MAX_DEPTH`, which also ends cycles of links.
     """
     paths: list[str] = []
     unread: Counter[str] = Counter()
@@ -80,11 +80,11 @@ def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _visible(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if not name.startswith(".") and name not in _NOBODYS)
+    return sorted(name for name in names if not name.startswith(".") and name not in _IGNORED)
 
 
 def is_image(folder: str | Path, name: str) -> bool:
-    """Whether the file `name` in `folder` is read: by its suffix, or as DICOM without one, or with a number for one."""
+    """True if the file `name` in `folder` is an image by its suffix, or DICOM with a numeric suffix or none."""
     if name.startswith("."):
         return False
     suffix = os.path.splitext(name)[1].lower()
@@ -98,34 +98,34 @@ def _images_of(folder: str | Path, names: Iterable[str]) -> list[str]:
 
 
 def _unread(names: Iterable[str]) -> Counter[str]:
-    """How many of the visible files there are of each kind of image that is not read."""
+    """Count the visible files of each unsupported image format."""
     suffixes = (unread_suffix(name) for name in names if not name.startswith("."))
     return Counter(suffix for suffix in suffixes if suffix)
 
 
 def unread_suffix(name: str) -> str:
-    """How the name of an image ends that fedotp does not read; "" for others."""
-    return next((suffix for suffix in _UNREAD if name.lower().endswith(suffix)), "")
+    """Return the suffix of an unsupported image format; "" for other files."""
+    return next((suffix for suffix in _UNSUPPORTED if name.lower().endswith(suffix)), "")
 
 
 def _notes(unread: Counter[str]) -> tuple[str, ...]:
-    """What is left out and what would read it, in one line if there is any."""
+    """Return a note on skipped files and how to convert them, if any."""
     if not unread:
         return ()
     kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in sorted(unread.items()))
-    return (f"left out, as fedotp does not read them: {kinds}; {how_to_convert(unread)}",)
+    return (f"skipped unsupported images: {kinds}; {how_to_convert(unread)}",)
 
 
 def how_to_convert(suffixes: Iterable[str]) -> str:
-    """What to do with images that fedotp does not read."""
-    return f"convert them to PNG or JPEG, {' and '.join(sorted({_UNREAD[each] for each in suffixes}))} can read them"
+    """Return advice on the conversion of unsupported images."""
+    return f"convert them to PNG or JPEG, for example with {' and '.join(sorted({_UNSUPPORTED[s] for s in suffixes}))}"
 
 
 def relative(path: str, listed_in: Path) -> str:
-    """Return `path` with forward slashes, refusing one that leaves the data set's folder."""
+    """Return `path` with forward slashes; it must be inside the data set's folder."""
     pure = PurePosixPath(path.replace("\\", "/"))
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise FedotpError(f"{listed_in} lists {path!r}; a path must stay below the data set's folder")
+        raise FedotpError(f"{listed_in} lists {path!r}: must be a path inside the data set's folder")
     return str(pure)
 
 
@@ -142,10 +142,10 @@ def file_dataset(
     notes: tuple[str, ...] = (),
     group_of: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """Make the data set whose images are files below `root`; class names become plain words.
+    """Create a data set of image files below `root`; class names become plain words.
 
-    Every class must have at least one of its listed files, so that a wrong layout shows at once. Single
-    missing files are left to the check that decodes every image. `group_of` names the group of every path.
+    At least one listed file of every class must exist, to detect a wrong layout early. The check that decodes every
+    image finds single missing files. `group_of` maps paths to groups.
     """
     groups = sorted(set(group_of.values())) if group_of is not None else []
     number_of = {group: number for number, group in enumerate(groups)}
@@ -157,7 +157,7 @@ def file_dataset(
     if wanted:
         label, missing = next(iter(wanted.items()))
         example = next((f", for example {root / item[0]}" for item in train if item[1] == label), "")
-        raise FedotpError(f"{name}: no image of class {missing!r} found below {root}{example}")
+        raise FedotpError(f"{name}: no image of class {missing!r} below {root}{example}")
     return Dataset(
         name=name,
         classes=tuple(readable(c) for c in classes),

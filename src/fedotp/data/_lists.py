@@ -1,4 +1,4 @@
-"""Text that people write: lists of images, splits, partitions."""
+"""Text files of users: lists of images, splits, partitions."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from fedotp._files import parse_json, read_regular
 from fedotp.errors import FedotpError
 
-_MOST_BYTES = 128 << 20  # of a list: room for millions of images
+_MOST_BYTES = 128 << 20  # of a list: enough for millions of images
 
 
 def read_text(path: Path) -> str:
@@ -19,7 +19,7 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the non-empty lines of a text file, without surrounding blanks."""
+    """Read the non-empty lines of a text file, without surrounding whitespace."""
     return [line.strip() for line in read_text(path).splitlines() if line.strip()]
 
 

@@ -1,4 +1,4 @@
-"""Class names as CLIP should read them: plain lower-case words; and the coarse labels of those of CIFAR-100."""
+"""Class names for CLIP, plain lower-case words, and the coarse labels of CIFAR-100."""
 
 import re
 import unicodedata
@@ -8,18 +8,17 @@ _SEPARATORS = re.compile(r"[\s_]+")
 
 
 def readable(name: str) -> str:
-    """Turn a folder or label name into words: `Egyptian_Mau` becomes `egyptian mau`.
+    """Convert a folder or label name to words: `Egyptian_Mau` becomes `egyptian mau`.
 
-    Hyphens and digits stay (`globe-flower`, `boeing 747`); lower case loses nothing, CLIP's tokenizer
-    lower-cases anyway.
+    Hyphens and digits stay (`globe-flower`, `boeing 747`); CLIP's tokenizer converts to lower case anyway.
     """
     return _SEPARATORS.sub(" ", unicodedata.normalize("NFC", name)).strip().lower()
 
 
-# Folder names of Caltech101 that are not what one would say (CoOp reads them the same way).
+# Folder names of Caltech101 that are not plain class names, with CoOp's replacements.
 CALTECH101 = {"airplanes": "airplane", "Faces": "face", "Leopards": "leopard", "Motorbikes": "motorbike"}
 
-# Folder names of EuroSAT, and what CoOp calls the classes.
+# Folder names of EuroSAT, and CoOp's class names.
 EUROSAT = {
     "AnnualCrop": "Annual Crop Land",
     "HerbaceousVegetation": "Herbaceous Vegetation Land",
@@ -31,7 +30,7 @@ EUROSAT = {
     "SeaLake": "Sea or Lake",
 }
 
-# Of two pairs of classes CLIP's names for ImageNet are the same word; WordNet has another for one of each.
+# CLIP's names for ImageNet are equal for two pairs of classes; these are WordNet's names for one of each.
 IMAGENET_TWICE = {"n04008634": "projectile", "n04355933": "sunglass"}
 
 OFFICE_CALTECH10 = (
@@ -65,7 +64,7 @@ _OFFICE_HOME = """
 """
 OFFICE_HOME = tuple(readable(name) for name in _OFFICE_HOME.split(";"))
 
-# The official archive has numbers only; these are the names of numbers 1 to 102 on its web page.
+# Names of the classes 1 to 102 from the web page; the official archive has numbers only.
 _FLOWERS = """
     pink primrose; hard-leaved pocket orchid; canterbury bells; sweet pea; english marigold; tiger lily;
     moon orchid; bird of paradise; monkshood; globe thistle; snapdragon; colt's foot; king protea;
@@ -85,7 +84,7 @@ _FLOWERS = """
 """
 FLOWERS102 = tuple(readable(name) for name in _FLOWERS.split(";"))
 
-# For copies of CIFAR-100 that come without its 20 coarse labels.
+# For copies of CIFAR-100 without the 20 coarse labels.
 _CIFAR100 = """
     aquatic mammals: beaver, dolphin, otter, seal, whale
     fish: aquarium_fish, flatfish, ray, shark, trout
@@ -116,5 +115,5 @@ _COARSE_OF = {
 
 
 def coarse_labels(classes: Sequence[str]) -> tuple[str, ...] | None:
-    """The coarse label of each of `classes` (K,), if they are those of CIFAR-100; None otherwise."""
+    """Return the coarse label of each of `classes` (K,), if they are those of CIFAR-100, else None."""
     return tuple(_COARSE_OF[name] for name in classes) if set(classes) == set(_COARSE_OF) else None

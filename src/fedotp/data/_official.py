@@ -1,13 +1,12 @@
 """Caltech101, Flowers102, OxfordPets, Food101 and DTD: the official layouts, or CoOp's `split_zhou_*.json`.
 
-CoOp's file wins where it is there: it is the split the paper uses. Its validation images are left out, as in
-the paper. Official splits train on train + validation. Where validation images take the place of the test images, they
-are excluded from training. Oxford's flower labels are numeric matrices in MATLAB's level 5 file format, of which no
-more is read here.
+CoOp's file, the paper's split, has priority. Its validation images are skipped, as in the paper; official splits train
+on train + validation. Validation images that replace the test images are excluded from training. Oxford's flower labels
+are numeric matrices in MATLAB's level 5 file format; nothing else of the format is supported.
 
-EuroSAT, StanfordCars, SUN397, UCF101, FGVC-Aircraft and ImageNet are laid out as CoOp prepares them. The first four
-have CoOp's list, `split_zhou_*.json`; EuroSAT can do without. FGVC-Aircraft keeps its official lists of variants, of
-which CoOp trains on `train` alone, and ImageNet its folders, of which CoOp tests on `val`.
+EuroSAT, StanfordCars, SUN397, UCF101, FGVC-Aircraft and ImageNet have CoOp's layouts: the first four CoOp's list
+`split_zhou_*.json` (optional for EuroSAT), FGVC-Aircraft the official lists of variants, of which CoOp trains on
+`train` alone, and ImageNet the official folders, of which CoOp tests on `val`.
 """
 
 import struct
@@ -35,7 +34,7 @@ _CALTECH_IGNORED = ("BACKGROUND_Google", "Faces_easy")
 _NUMERIC = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED = 14, 15
 _HEADER_BYTES = 128
-_MOST_BYTES = 16 << 20  # of the file, and of each variable unpacked: the flowers' labels have 15 kB
+_MOST_BYTES = 16 << 20  # of the file, and of each decompressed variable: the flowers' labels have 15 kB
 
 
 def _caltech101(root: Path) -> Found:
@@ -62,17 +61,17 @@ def _numbers(path: Path, key: str, largest: int) -> Ints:
     """Read the variable `key` of a MAT file: whole numbers from 1 to `largest`."""
     values = read_mat(path).get(key)
     if values is None or not len(values) or values.min() < 1 or values.max() > largest:
-        raise FedotpError(f"{path}: the variable {key!r} should hold numbers from 1 to {largest}")
+        raise FedotpError(f"{path}: the variable {key!r} must contain numbers from 1 to {largest}")
     return values
 
 
 def _flower_names(path: Path) -> Sequence[str]:
-    """Return CoOp's names where its file is there, the official ones otherwise."""
+    """Return CoOp's names if its file exists, else the official ones."""
     if not path.is_file():
         return _names.FLOWERS102
     names = read_json(path)
     if not isinstance(names, dict) or any(not str(key).isdecimal() for key in names):
-        raise FedotpError(f'{path} should be {{"1": name, ...}}')
+        raise FedotpError(f'{path} must be {{"1": name, ...}}')
     by_label = {int(key): str(name) for key, name in names.items()}
     return [by_label[k] for k in sorted(by_label)]
 
@@ -88,7 +87,7 @@ def _oxford_pets(root: Path) -> Found:
                     learn_name(names, int(number) - 1, image.rsplit("_", 1)[0], path)
                     items.append((f"images/{relative(image, path)}.jpg", int(number) - 1, 0))
                 case [first, *_] if not first.startswith("#"):
-                    raise FedotpError(f"{path}: {line[:80]!r} should be 'Breed_12 1 1 1'")
+                    raise FedotpError(f"{path}: {line[:80]!r} must be like 'Breed_12 1 1 1'")
     classes = in_order(names, root / "annotations")
     return Found(classes, splits["trainval"], splits["test"], "official annotations: trainval / test")
 
@@ -112,7 +111,7 @@ def _by_folder(path: Path, classes: Sequence[str], suffix: str = "") -> list[Ite
     for line in read_lines(path):
         folder, _, image = line.partition("/")
         if folder not in label or not image:
-            raise FedotpError(f"{path}: {line[:80]!r} is not class/image with one of {len(classes)} classes")
+            raise FedotpError(f"{path}: {line[:80]!r} must be class/image with one of {len(classes)} classes")
         items.append((f"images/{relative(line, path)}{suffix}", label[folder], 0))
     return items
 
@@ -132,14 +131,14 @@ def read_mat(path: Path) -> dict[str, Ints]:
         raise FedotpError(f"cannot read {path}: {error.strerror}") from error
     try:
         if content[126:128] != b"IM":
-            raise ValueError("no little-endian MAT 5 header")
+            raise ValueError("missing little-endian MAT 5 header")
         return dict(_variable(body) for kind, body in _unpacked(content[_HEADER_BYTES:]) if kind == _MATRIX)
     except (ValueError, KeyError, IndexError, struct.error, zlib.error, UnicodeDecodeError) as error:
         raise FedotpError(f"{path} is not a MAT 5 file of numbers: {error}") from error
 
 
 def _unpacked(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The (type, body) elements of a file; compressed ones are opened."""
+    """Yield the (type, body) elements of a file, decompressed."""
     for kind, body in _elements(data):
         if kind != _COMPRESSED:
             yield kind, body
@@ -147,7 +146,7 @@ def _unpacked(data: bytes) -> Iterator[tuple[int, bytes]]:
         unpacking = zlib.decompressobj()
         unpacked = unpacking.decompress(body, _MOST_BYTES)
         if not unpacking.eof:
-            raise ValueError("a variable is cut short or far too large")
+            raise ValueError("a variable is truncated or too large")
         yield from _elements(unpacked)
 
 
@@ -162,7 +161,7 @@ def _elements(data: bytes) -> list[tuple[int, bytes]]:
             continue
         body = data[at + 8 : at + 8 + size]
         if len(body) < size:
-            raise ValueError("it is cut short")
+            raise ValueError("the file is truncated")
         found.append((kind, body))
         at += 8 + (size if kind == _COMPRESSED else (size + 7) // 8 * 8)
     return found
@@ -175,7 +174,7 @@ def _variable(body: bytes) -> tuple[str, Ints]:
 
 
 def read_eurosat(root: Path) -> Dataset:
-    """Read `2750/<class>/*.jpg`; classes are called what CoOp calls them, whichever names the list has."""
+    """Read `2750/<class>/*.jpg`, with CoOp's class names."""
     path = root / "split_zhou_EuroSAT.json"
     found = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
     classes = [_names.EUROSAT.get(name, name) for name in found.classes]
@@ -198,7 +197,7 @@ def read_fgvc_aircraft(root: Path) -> Dataset:
         for line in read_lines(path):
             image, _, variant = line.partition(" ")
             if variant not in label_of:
-                raise FedotpError(f"{path}: {line[:80]!r} is not 'image variant' with one of {len(classes)} variants")
+                raise FedotpError(f"{path}: {line[:80]!r} must be 'image variant' with one of {len(classes)} variants")
             items.append((f"images/{relative(image, path)}.jpg", label_of[variant], 0))
         splits.append(items)
     note = "official images_variant_train.txt / images_variant_test.txt (CoOp's split)"
@@ -212,14 +211,14 @@ def read_imagenet(root: Path) -> Dataset:
     for line in read_lines(path):
         folder, _, name = line.partition(" ")
         if not name:
-            raise FedotpError(f"{path}: {line[:80]!r} should be 'n01440764 tench'")
+            raise FedotpError(f"{path}: {line[:80]!r} must be like 'n01440764 tench'")
         names[folder] = name.strip()
     times = Counter(names.values())
     names |= {folder: name for folder, name in _names.IMAGENET_TWICE.items() if times[names.get(folder, "")] > 1}
     folders = list_folders(root / "images" / "train")
     unnamed = [folder for folder in folders if folder not in names]
     if unnamed:
-        raise FedotpError(f"{path} has no line for {unnamed[0]}, a folder of {root / 'images' / 'train'}")
+        raise FedotpError(f"{path} has no line for {unnamed[0]}, a folder in {root / 'images' / 'train'}")
     train, test = (in_folders(root, f"images/{split}", folders) for split in ("train", "val"))
     classes = [names[folder] for folder in folders]
     note = "official folders images/train/ and images/val/"
@@ -227,7 +226,7 @@ def read_imagenet(root: Path) -> Dataset:
 
 
 def _needs_list(list_name: str, root: Path) -> Found:
-    raise FedotpError(f"{root} has no split_zhou_{list_name}.json, which says what is in its images")
+    raise FedotpError(f"{root} has no split_zhou_{list_name}.json, the list of its images")
 
 
 read_stanford_cars, read_sun397, read_ucf101 = (

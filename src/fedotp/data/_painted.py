@@ -1,7 +1,4 @@
-"""Images that are changed before they are seen, in a simulated federation.
-
-Those of attackers have a coloured patch on them; greys of a site may have a window of their own.
-"""
+"""Modified images of simulated federations: attackers' coloured patches, and sites' own windows of greys."""
 
 import io
 from collections.abc import Mapping
@@ -18,14 +15,14 @@ _COLOUR = (255, 0, 255)  # rare in photographs
 
 @dataclass(frozen=True)
 class PaintedImages(FileContents):
-    """The images of `source`, each with the patch, as PNG files: tokens of them are stored as those of any image."""
+    """The images of `source` with the patch, as PNG files, so that their tokens can be stored."""
 
     source: ImageSource
     side: float
     window: str = WINDOW
 
     def name(self, row: int) -> str:
-        """Return the image's own name, and that it is painted."""
+        """Return the image's name and the size of the patch."""
         return f"{self.source.name(row)} with a patch of {self.side:g}"
 
     def where(self, row: int) -> str:
@@ -38,7 +35,7 @@ class PaintedImages(FileContents):
 
 @dataclass(frozen=True)
 class WindowedImages(FileContents):
-    """The images of `source`; greys of more than 8 bits at the rows in `windows` are PNG files of what is seen."""
+    """The images of `source`; greys of more than 8 bits at the rows in `windows` are converted to PNG files."""
 
     source: ImageSource
     windows: Mapping[int, str]
@@ -50,7 +47,7 @@ class WindowedImages(FileContents):
         return self.source.where(row)
 
     def read(self, row: int) -> bytes:
-        """Return the bytes of the image's own file, or of the PNG file."""
+        """Return the bytes of the original file, or of the PNG file."""
         content = self.source.read(row)
         if row not in self.windows:
             return content
@@ -65,9 +62,9 @@ def _png(image: Image.Image) -> bytes:
 
 
 def paint(image: Image.Image, side: float) -> Image.Image:
-    """A copy of an RGB picture with a square in the lower right corner of its central square, where a crop keeps it.
+    """Return a copy of an RGB image with a patch in the lower right corner of the central square, inside the crop.
 
-    `side` is that of the patch as a share of the picture's shorter side; it has one pixel at least.
+    `side` is that of the patch as a share of the image's shorter side, at least one pixel.
     """
     image = image.copy()
     width, height = image.size
@@ -79,20 +76,20 @@ def paint(image: Image.Image, side: float) -> Image.Image:
 
 
 def painted(dataset: Dataset, side: float, window: str = WINDOW) -> Dataset:
-    """The same data set with the patch on every image; greys are seen through `window` first."""
+    """Return a copy of the data set with the patch on every image; greys are first converted by `window`."""
     train, test = (_painted(split, side, window) for split in (dataset.train, dataset.test))
     return replace(dataset, train=train, test=test)
 
 
 def windowed(dataset: Dataset, windows: Mapping[str, str]) -> Dataset:
-    """The same data set with the greys of some sites (or domains), by name, seen through windows of their own."""
+    """Return a copy of the data set in which the greys of some sites (or domains) have windows of their own."""
     by_number = {dataset.site_number(site): window for site, window in windows.items()}
     train, test = (_windowed(split, by_number) for split in (dataset.train, dataset.test))
     return replace(dataset, train=train, test=test)
 
 
 def _windowed(split: Split, windows: Mapping[int, str]) -> Split:
-    if not isinstance(split.source, FileContents):  # bare pixels have 8 bits
+    if not isinstance(split.source, FileContents):  # pixel arrays have 8 bits
         return split
     places = zip(split.rows.tolist(), split.domains.tolist(), strict=True)
     by_row = {row: windows[domain] for row, domain in places if domain in windows}

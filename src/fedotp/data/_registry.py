@@ -1,4 +1,4 @@
-"""From a name or a folder to a data set."""
+"""Registry and loading of data sets by name, folder, table or Hugging Face path."""
 
 import difflib
 import os
@@ -21,63 +21,58 @@ from fedotp.errors import FedotpError
 _HF_PREFIX = "hf:"
 
 DATASETS = {info.name: info for info in (*CATALOG, *BOX)}
-"""All data sets that are known by name: those of the paper, those of its successors, and the two in the box."""
+"""Data sets by name: those of the paper and of later papers, and the two bundled ones."""
 
 
 def default_root() -> Path:
-    """Return where data sets are kept: `$FEDOTP_CACHE/data`, else `fedotp/data` in the user's cache."""
+    """Return the default folder of data sets: `$FEDOTP_CACHE/data`, else `fedotp/data` in the user's cache."""
     return cache_folder() / "data"
 
 
 GROUP = "fedotp.datasets"
-"""The entry points by which an installed package brings data sets: `name = "package.module:INFO"`, a `DatasetInfo`."""
+"""Group of entry points of data sets in installed packages: `name = "package.module:INFO"`, a `DatasetInfo`."""
 
 _brought: dict[str, EntryPoint] = {}
 
 
 def bring_datasets() -> None:
-    """Import all data sets of files that the user names and of packages that are installed."""
+    """Import all data sets of `--import` files and of installed packages."""
     import_named()
     for name in offered(GROUP):
         _bring(name)
 
 
 def _bring(name: str) -> None:
-    """Import the data set of that name, if an installed package brings it."""
+    """Import the data set of this name if an installed package provides it."""
     if name not in DATASETS and (brought := bring(GROUP, name, "data set")):
         info, entry = brought
         if not isinstance(info, DatasetInfo) or info.name != name:
-            called = f"one called {info.name!r}" if isinstance(info, DatasetInfo) else one_line(repr(info), 80)
-            raise FedotpError(
-                f"the data set {name} of {package_of(entry)} must be a DatasetInfo of that name, not {called}"
-            )
+            got = f"the name {info.name!r}" if isinstance(info, DatasetInfo) else one_line(repr(info), 80)
+            raise FedotpError(f"the data set {name} of {package_of(entry)} must be a DatasetInfo {name!r}, got {got}")
         DATASETS[name], _brought[name] = info, entry
 
 
 def origin_of_dataset(name: str) -> dict[str, str]:
-    """Where a data set that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
+    """Return the origin of an external data set for records: package, module, file and its SHA-256."""
     info = DATASETS.get(name)
     module = getattr(info.read, "__module__", "") if info else "fedotp."
     return {} if module.startswith(("fedotp.", "functools")) else origin(_brought.get(name)) | source_of(module)
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Look a data set up by name."""
+    """Return the facts of the data set `name`."""
     import_named()
     _bring(name)
     if name not in DATASETS:
         near = difflib.get_close_matches(name, DATASETS, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         known = ", ".join(DATASETS)
-        raise FedotpError(f"unknown data set {name!r}, and there is no such folder here{meant} (data sets: {known})")
+        raise FedotpError(f"{name!r} is neither a known data set nor a folder{meant} (data sets: {known})")
     return DATASETS[name]
 
 
 def find_dataset(name: str, root: Path | None = None) -> Path | None:
-    """Return the folder of the data set `name` below `root`, or `root` itself if it is that folder.
-
-    Data in the box are one file, wherever `root` is.
-    """
+    """Return the folder of the data set `name`: below `root`, or `root` itself; for bundled data the archive."""
     info = dataset_info(name)
     if info.in_box:
         return box_file(name)
@@ -91,13 +86,13 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set.
 
-    `name` is one of `DATASETS`, looked for below `root` unless it is in the box; or a folder, whose layout is
-    recognised (any list `split_zhou_*.json`, else a tree of class folders, if it is none of `DATASETS`); or `folder` to
-    read `root` as a tree of class folders whatever it looks like; or a table of images that ends in .csv, whose paths
-    are below `root` or its own folder; or `hf:<path>` for the Hugging Face hub.
+    `name` is one of `DATASETS`, below `root` unless it is bundled; or a folder, whose layout is recognised (one of
+    `DATASETS`, else a list `split_zhou_*.json`, else a tree of class folders); or `folder` to read `root` always as a
+    tree of class folders; or a CSV table of images with paths relative to `root` or its own folder; or `hf:<path>` for
+    the Hugging Face hub.
 
-    `groups` is a regular expression that finds in the names of images what is to stay together, a patient for example.
-    With `test_split` "val" validation images take the place of the test images, and are not trained on.
+    `groups` is a regular expression on image names that defines groups, for example patients, which are not split.
+    With `test_split` "val" the validation images replace the test images and are excluded from training.
     """
     import_named()
     _bring(str(name))
@@ -113,9 +108,9 @@ def _read(text: str, root: Path | None, groups: str) -> Dataset:
         return read_hf(text.removeprefix(_HF_PREFIX))
     if text == "folder":
         if root is None:
-            raise FedotpError("the data set 'folder' needs a root: the folder that holds the class folders")
+            raise FedotpError("the data set 'folder' needs a root: the folder with the class folders")
         return read_folder(root, groups=groups)
-    if text not in DATASETS and os.path.isdir(text):  # which a name too long for a path is not
+    if text not in DATASETS and os.path.isdir(text):  # False for a name that is too long for a path
         folder = Path(text)
         known = next((info for info in DATASETS.values() if info.is_at(folder)), None)
         if known is not None:
@@ -128,19 +123,19 @@ def _read(text: str, root: Path | None, groups: str) -> Dataset:
     if place is None:
         expected = (root or default_root()) / info.folder
         there = "" if root is None else f" --root {root}"
-        how = f"`fedotp data download {text}{there}` fetches it" if info.resources else info.advice
-        raise FedotpError(f"{info.title} is not at {expected} (no {info.markers[0]} there); {how}")
+        how = f"run `fedotp data download {text}{there}`" if info.resources else info.advice
+        raise FedotpError(f"cannot find {info.title} in {expected} (it has no {info.markers[0]}); {how}")
     return info.read(place)
 
 
 def _read_tree(folder: Path, groups: str) -> Dataset:
-    """Read a tree of class folders. A known data set without its lists is none: all of its images lie in one."""
+    """Read a tree of class folders, except a known data set without its lists: its images are in one folder."""
     dataset = read_folder(folder, groups=groups)
     name = folder.resolve().name
     known = next((info for info in DATASETS.values() if name in (info.name, info.folder, *info.others)), None)
     if known is not None and len(dataset.classes) == 1:
         raise FedotpError(
-            f"{folder} has the name of {known.title}, but not its lists: {' or '.join(known.markers)} is missing, "
-            f"and all images would be one class, {dataset.classes[0]!r}"
+            f"{folder} has the name of {known.title}, but {' or '.join(known.markers)} is missing; "
+            f"without it all images would have the class {dataset.classes[0]!r}"
         )
     return dataset

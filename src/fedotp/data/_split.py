@@ -1,4 +1,4 @@
-"""Train/test splits for data that come without one. The seed is fixed: a split belongs to the data set."""
+"""Train/test splits for data without one, drawn with a fixed seed, so that they belong to the data set."""
 
 from collections.abc import Sequence
 
@@ -13,18 +13,18 @@ from fedotp.errors import FedotpError
 
 _SPLIT_SEED = 0
 
-TRAIN, TEST, VALIDATION = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")  # what people say
+TRAIN, TEST, VALIDATION = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")  # common names
 
-BY_DOMAIN = f"{DRAWN}, 80 % of every domain for training"  # what `split_by_domain` does, to people
-BY_GROUP = f"{DRAWN}, 80 % of every domain for training, whole groups on one side"
+BY_DOMAIN = f"{DRAWN}, 80 % of every domain for training"  # description of `split_by_domain`
+BY_GROUP = f"{DRAWN}, 80 % of every domain for training, no group in both splits"
 BY_CLASS = f"{DRAWN}, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
 
 
 def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """Put 80 % (rounded down) of every domain into train, stratified over its classes, the rest into test.
 
-    These are FedBN's sizes (Office-Caltech10: 2,025 / 508); the members differ from its pickles. Every class
-    of a domain has at least one training image: a class without training images is useless in the test split.
+    These are FedBN's sizes (Office-Caltech10: 2,025 / 508); the members differ from its pickles. Every class of a
+    domain has at least one training image.
     """
     kinds, cell, sizes = np.unique(
         [(domain, label) for _, label, domain in items], axis=0, return_inverse=True, return_counts=True
@@ -38,10 +38,9 @@ def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
 
 
 def split_by_class(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """Put half of every class into train and about 30 % into test; the rest would be validation images.
+    """Put half of every class into train and about 30 % into test; the rest is unused.
 
-    These are CoOp's sizes (Caltech101: 4,128 / 2,465), with its rounding; the members differ from those of
-    its `split_zhou_*.json`.
+    These are CoOp's sizes (Caltech101: 4,128 / 2,465) and rounding; the members differ from `split_zhou_*.json`.
     """
     _, cell, sizes = np.unique([label for _, label, _ in items], return_inverse=True, return_counts=True)
     n_train = np.maximum(np.rint(0.5 * sizes), 1).astype(np.int64)
@@ -50,7 +49,7 @@ def split_by_class(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
 
 
 def _draw(items: Sequence[Item], cell: Ints, n_train: Ints, n_test: Ints) -> tuple[list[Item], list[Item]]:
-    """Draw `n_train[c]` and then `n_test[c]` items of every cell c; both results keep the items' order."""
+    """Draw `n_train[c]` and then `n_test[c]` items of every cell c, in their original order."""
     rng = generator(_SPLIT_SEED)
     train, test = [], []
     for c in range(len(n_train)):
@@ -62,11 +61,11 @@ def _draw(items: Sequence[Item], cell: Ints, n_train: Ints, n_test: Ints) -> tup
 
 
 def split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[Item], list[Item]]:
-    """The same shares as `split_by_domain` as nearly as whole groups allow: none is in both results.
+    """Split whole groups, with shares as close as possible to those of `split_by_domain`.
 
-    Groups are taken in random order, the largest first. Each goes to the test split where that brings the images of
-    every domain and class nearer to a fifth; no class is left without training images, and a class without test images
-    gets its smallest group, if it has another one.
+    Groups are processed by decreasing size, in random order for equal ones. A group goes to the test split if that
+    brings the shares of domains and classes closer to 20 %. Every class keeps training images, and a class without test
+    images gets its smallest group, if it has another one.
     """
     _, cell = np.unique([(domain, label) for _, label, domain in items], axis=0, return_inverse=True)
     names, group = np.unique(groups, return_inverse=True)
@@ -93,14 +92,14 @@ def split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[I
         if not labels[in_test, k].sum() and candidates:
             take(candidates[0])
     if not in_test.any():
-        raise FedotpError(f"{counted(len(names), 'group')} cannot be split: no class has two")
+        raise FedotpError(f"cannot split {counted(len(names), 'group')}: at least one class must have two groups")
     rows = in_test[group].tolist()
     train = [item for item, tested in zip(items, rows, strict=True) if not tested]
     return train, [item for item, tested in zip(items, rows, strict=True) if tested]
 
 
 def _table(rows: Ints, columns: Ints) -> Ints:
-    """How often each pair occurs: (rows, columns)."""
+    """Count the occurrences of each pair: (rows, columns)."""
     counts = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
     np.add.at(counts, (rows, columns), 1)
     return counts

@@ -1,4 +1,4 @@
-"""Data sets in tables: lines of a CSV file, and data sets of Hugging Face."""
+"""Data sets in tables: CSV files and Hugging Face."""
 
 import csv
 import importlib
@@ -22,7 +22,7 @@ _COLUMNS = ("path", "label", "split", "site", "group")
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of the table; what it does not say is empty."""
+    """A line of the table; missing values are empty."""
 
     line: int
     path: str
@@ -33,10 +33,10 @@ class _Row:
 
 
 def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Dataset:
-    """Read the images that `table` lists, below its own folder or below `root`.
+    """Read the images listed in `table`, with paths relative to its own folder or to `root`.
 
-    Sites are domains. Images of a group stay on one side of a split that is drawn; `groups`, a regular expression,
-    finds them in paths where there is no such column.
+    Sites are domains. A drawn split does not split groups; without a column of groups, `groups` is a regular expression
+    on paths.
     """
     rows, notes = _read(table)
     _require_apart(table, rows)
@@ -77,7 +77,7 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
 
 
 def _read(table: Path) -> tuple[list[_Row], tuple[str, ...]]:
-    """The lines, and a note on columns that are not used."""
+    """Return the lines and a note on unused columns."""
     text = read_text(table).removeprefix("\ufeff")
     first = text.partition("\n")[0]
     lines = csv.reader(text.splitlines(), delimiter=";" if ";" in first and "," not in first else ",", strict=True)
@@ -92,10 +92,10 @@ def _read(table: Path) -> tuple[list[_Row], tuple[str, ...]]:
         if any(cell.strip() for cell in cells):
             rows.append(_row(table, lines.line_num, header, cells))
     if not rows:
-        raise FedotpError(f"{table}: no image in it, only a header")
+        raise FedotpError(f"{table}: contains no images, only a header")
     _require_whole(table, rows)
     unused = [name for name in header if name not in _COLUMNS]
-    return rows, ((f"columns that are not used: {listed(unused)}",) if unused else ())
+    return rows, ((f"unused columns: {listed(unused)}",) if unused else ())
 
 
 def _next(lines: Iterator[list[str]], table: Path) -> list[str] | None:
@@ -108,32 +108,33 @@ def _next(lines: Iterator[list[str]], table: Path) -> list[str] | None:
 def _row(table: Path, line: int, header: list[str], cells: list[str]) -> _Row:
     where = f"{table}, line {line}"
     if len(cells) != len(header):
-        raise FedotpError(f"{where}: {len(cells)} cells, the header has {len(header)}")
+        raise FedotpError(f"{where}: expected {len(header)} cells as in the header, got {len(cells)}")
     given = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
     for needed in ("path", "label"):
         if not given[needed]:
             raise FedotpError(f"{where}: {needed} is empty")
     if not readable(given["label"]):
-        raise FedotpError(f"{where}: the label {given['label']!r} has no word in it")
+        raise FedotpError(f"{where}: the label {given['label']!r} contains no word")
     split = given.get("split", "").lower()
     names = {**dict.fromkeys(TRAIN, "train"), **dict.fromkeys(TEST, "test"), **dict.fromkeys(VALIDATION, "val")}
     if split and split not in names:
-        raise FedotpError(f"{where}: split is {given['split'][:40]!r}; right is train, test or val")
+        raise FedotpError(f"{where}: split = {given['split'][:40]!r}: must be train, test or val")
     try:
         path = relative(given["path"], table)
     except FedotpError as error:
         raise FedotpError(f"{where}: {error}") from error
     if unread := unread_suffix(path):
-        raise FedotpError(f"{where}: fedotp does not read images *{unread}; {how_to_convert([unread])}")
+        raise FedotpError(f"{where}: unsupported image format {unread}; {how_to_convert([unread])}")
     return _Row(line, path, given["label"], names.get(split, ""), given.get("site", ""), given.get("group", ""))
 
 
 def _require_whole(table: Path, rows: list[_Row]) -> None:
-    """Refuse a column that is filled in some lines only, and an image that is listed twice."""
+    """Require that a column has values in all lines or in none, and that no image is listed twice."""
     for column in ("split", "site", "group"):
         filled = [bool(getattr(row, column)) for row in rows]
         if any(filled) and not all(filled):
-            raise FedotpError(f"{table}, line {rows[filled.index(False)].line}: {column} is empty, in others it is not")
+            line = rows[filled.index(False)].line
+            raise FedotpError(f"{table}, line {line}: {column} is empty, but not in other lines")
     first: dict[str, int] = {}
     for row in rows:
         if (line := first.setdefault(row.path, row.line)) != row.line:
@@ -141,26 +142,26 @@ def _require_whole(table: Path, rows: list[_Row]) -> None:
 
 
 def _require_apart(table: Path, rows: list[_Row]) -> None:
-    """Refuse labels that would read alike."""
+    """Require that different labels have different names for CLIP."""
     first: dict[str, _Row] = {}
     for row in rows:
         other = first.setdefault(readable(row.label), row)
         if other.label != row.label:
             raise FedotpError(
-                f"{table}, lines {other.line} and {row.line}: the labels {other.label!r} and {row.label!r} both read "
-                f"{readable(row.label)!r}; give them one name, or names that differ by a word"
+                f"{table}, lines {other.line} and {row.line}: the labels {other.label!r} and {row.label!r} have the "
+                f"same name {readable(row.label)!r}; use one label, or labels that differ by a word"
             )
 
 
 def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: list[str]) -> None:
     for row in rows:
         if classes.index(row.label) not in trained:
-            raise FedotpError(f"{table}, line {row.line}: label {row.label!r} has no line of split train")
+            raise FedotpError(f"{table}, line {row.line}: the label {row.label!r} has no line with split train")
 
 
 @dataclass(frozen=True, eq=False)
 class _Table(FileContents):
-    """Rows of a Hugging Face split whose column `column` holds undecoded images."""
+    """Rows of a Hugging Face split whose column `column` contains undecoded images."""
 
     rows: Any
     column: str
@@ -182,34 +183,34 @@ def _library() -> Any:
     try:
         return importlib.import_module("datasets")
     except ImportError as error:
-        raise FedotpError("reading from Hugging Face needs its library: pip install 'fedotp[hf]'") from error
+        raise FedotpError("Hugging Face data sets need the package datasets: pip install 'fedotp[hf]'") from error
 
 
 def read_hf(path: str, *, config: str | None = None) -> Dataset:
-    """Load `path` (for example `uoft-cs/cifar10`) with `datasets.load_dataset` and read it."""
+    """Load `path` (for example `uoft-cs/cifar10`) with `datasets.load_dataset` and convert it."""
     datasets = _library()
     try:
         tables = datasets.load_dataset(path, config)
-    except Exception as error:  # the library raises its own, requests' and the file system's errors
+    except Exception as error:  # the library's own errors, those of requests and of the file system
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedotpError(f"Hugging Face data set {path!r} cannot be loaded: {first_line}") from error
+        raise FedotpError(f"cannot load the Hugging Face data set {path!r}: {first_line}") from error
     return from_hf(tables, name=path)
 
 
 def from_hf(tables: Any, *, name: str) -> Dataset:
-    """Read a `DatasetDict` with the splits `train` and `test` (or `validation`).
+    """Convert a `DatasetDict` with the splits `train` and `test` (or `validation`).
 
-    The first image column and the first class-label column are used; class names come from the label column.
+    It uses the first image column and the first class-label column, which also defines the class names.
     """
     datasets = _library()
     test = next((split for split in ("test", "validation", "valid") if split in tables), None)
     if "train" not in tables or test is None:
-        raise FedotpError(f"{name} has the splits {', '.join(tables)}; it needs train and test")
+        raise FedotpError(f"{name} has the splits {', '.join(tables)}: must have train and test")
     features = tables["train"].features
     image = next((c for c, f in features.items() if isinstance(f, datasets.Image)), None)
     label = next((c for c, f in features.items() if isinstance(f, datasets.ClassLabel)), None)
     if image is None or label is None:
-        raise FedotpError(f"{name} has the columns {', '.join(features)}; it needs an image and a class label")
+        raise FedotpError(f"{name} has the columns {', '.join(features)}: must have an image and a class label")
 
     def split(key: str) -> Split:
         rows = tables[key].cast_column(image, datasets.Image(decode=False))

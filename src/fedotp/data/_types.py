@@ -1,4 +1,4 @@
-"""Types that data sets, partitions and the token store share."""
+"""Types of data sets, partitions and the token store."""
 
 from collections.abc import Callable
 
@@ -7,4 +7,4 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-OnProgress = Callable[[str, int, int], object]  # what is being done, how many are done, of how many
+OnProgress = Callable[[str, int, int], object]  # the step, the number done, the total

@@ -1,6 +1,6 @@
 """CoOp's lists of images, `split_zhou_<name>.json`: `{train|val|test: [[path, label, class name], ...]}`.
 
-Validation images are left out, as in the paper, unless they are asked for in place of the test images.
+Validation images are skipped, as in the paper, unless they replace the test images.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from fedotp.data._image_files import Item, file_dataset, list_folders, relative
 from fedotp.data._lists import read_json
 from fedotp.errors import FedotpError, listed
 
-_TRIED = 100  # images looked for in every folder
+_TRIED = 100  # images searched for in every folder
 
 
 class Found(NamedTuple):
-    """What a list says: class names, images, where the split is from; `validation` may be among `train`."""
+    """Contents of a list: class names, images, note on the split; `validation` may be a part of `train`."""
 
     classes: Sequence[str]
     train: Sequence[Item]
@@ -26,9 +26,9 @@ class Found(NamedTuple):
 
 
 def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found], root: Path) -> Dataset:
-    """Read the data set `name` from its folder `root`, whose images are under `images`.
+    """Read the data set `name` from its folder `root`, with images in `images`.
 
-    Where CoOp's list is, it gives the split: it is the one the paper uses; else `official` does.
+    The split is that of CoOp's list, the paper's, if it exists, else that of `official`.
     """
     path = root / f"split_zhou_{list_name}.json"
     found = read_zhou(path, images) if path.is_file() else official(root)
@@ -36,15 +36,15 @@ def read_coop(name: str, list_name: str, images: str, official: Callable[[Path],
 
 
 def zhou_lists(root: Path) -> list[Path]:
-    """The lists in the folder `root`."""
+    """Return the lists in the folder `root`."""
     return sorted(root.glob("split_zhou_*.json"))
 
 
 def read_listed(root: Path) -> Dataset:
-    """Read any data set that has one of CoOp's lists in its folder; images lie there, or in one of its folders."""
+    """Read any data set with one of CoOp's lists in its folder; images are there or in one of its folders."""
     path, *more = zhou_lists(root)
     if more:
-        raise FedotpError(f"{root} has {listed([p.name for p in (path, *more)])}; leave the one that is to be read")
+        raise FedotpError(f"{root} has several lists, {listed([p.name for p in (path, *more)])}; keep only one")
     found = read_zhou(path)
     images = _image_folder(root, found.train)
     train, test, validation = (
@@ -56,7 +56,7 @@ def read_listed(root: Path) -> Dataset:
 
 
 def read_zhou(path: Path, images: str = "") -> Found:
-    """Read the list at `path`; the paths in it are relative to the folder `images`."""
+    """Read the list at `path`, whose paths are relative to the folder `images`."""
     content = read_json(path)
     names: dict[int, str] = {}
     splits: dict[str, list[Item]] = {"train": [], "test": [], "val": []}
@@ -65,7 +65,7 @@ def read_zhou(path: Path, images: str = "") -> Found:
         if rows is None and split == "val":
             continue
         if not isinstance(rows, list):
-            raise FedotpError(f"{path} has no list {split!r}; it should be {{train, val, test: [...]}}")
+            raise FedotpError(f"{path} has no list {split!r}: must be {{train, val, test: [...]}}")
         for row in rows:
             match row:
                 case [str(image), int(label), str(name)]:
@@ -73,25 +73,25 @@ def read_zhou(path: Path, images: str = "") -> Found:
                     image = relative(image, path)
                     items.append((f"{images}/{image}" if images else image, label, 0))
                 case _:
-                    raise FedotpError(f"{path}, {split}: {str(row)[:80]} should be [path, label, class name]")
+                    raise FedotpError(f"{path}, {split}: {str(row)[:80]} must be [path, label, class name]")
     note = f"{path.name} (CoOp's split, as in the paper)"
     return Found(in_order(names, path), splits["train"], splits["test"], note, splits["val"])
 
 
 def learn_name(names: dict[int, str], label: int, name: str, path: Path) -> None:
-    """Note the name of a label, refusing a second one."""
+    """Record the name of a label, which must be unique."""
     if names.setdefault(label, name) != name:
-        raise FedotpError(f"{path}: label {label} is called {names[label]!r} and {name!r}")
+        raise FedotpError(f"{path}: label {label} has the names {names[label]!r} and {name!r}")
 
 
 def in_order(names: dict[int, str], path: Path) -> list[str]:
-    """The names of labels 0, 1, ..., refusing gaps."""
+    """Return the names of labels 0, 1, ..., which must have no gaps."""
     if sorted(names) != list(range(len(names))):
-        raise FedotpError(f"{path}: the labels of {len(names)} classes should have no gaps")
+        raise FedotpError(f"{path}: the labels must be 0 to {len(names) - 1} without gaps")
     return [names[k] for k in range(len(names))]
 
 
 def _image_folder(root: Path, items: Sequence[Item]) -> str:
-    """Where one of the first images is: "" for `root` itself, or a folder below it with a slash."""
+    """Return the folder that contains the images: "" for `root` itself, or a folder in it with a slash."""
     folders = ["", *(f"{name}/" for name in list_folders(root))]
     return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")

@@ -1,4 +1,4 @@
-"""The state of a federation on disk: one file that is replaced atomically, beside the rows clients keep."""
+"""Checkpoint of a federation: one file that is replaced atomically, next to the file of the clients' rows."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ _STEP = "step."
 
 
 class Saved(Protocol):
-    """What a checkpoint holds: a simulator's state, or that of a server of real sites."""
+    """State that a checkpoint saves: of a simulator, or of a server of real sites."""
 
     server: Server
     kept: KeptRows
@@ -39,10 +39,10 @@ class Saved(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The state of a federation as the file `path` holds it.
+    """The state of a federation in the file `path`.
 
-    `server` are the shared parameters, `step` is the state of the server's step, `slot` and `checksum` (n,) are the
-    index of the clients' rows, which are laid out as `layout` says.
+    `server` contains the shared parameters, `step` the state of the server's optimizer; `slot` and `checksum` (n,) are
+    the index of the clients' rows, and `layout` their shapes and types.
     """
 
     path: Path
@@ -57,11 +57,11 @@ class Checkpoint:
     def write(path: Path, federation: Saved, progress: Progress) -> None:
         """Write the server's state, the index of clients' rows and `progress` to `path`, atomically.
 
-        The rows themselves must be in a file: give `Simulator` the file as `kept_in`.
+        The rows must be in a file: give it to `Simulator` as `kept_in`.
         """
         kept = federation.kept
         if not kept.is_durable:
-            raise ValueError("what clients keep is in memory only, a checkpoint would not hold it; keep it in a file")
+            raise ValueError("a checkpoint needs the clients' rows in a file: give kept_in to Simulator")
         parts = {_SERVER: federation.server.params, _STEP: federation.server.step.state}
         tensors = {
             f"{prefix}{name}": value.detach().cpu().contiguous()
@@ -77,12 +77,12 @@ class Checkpoint:
 
     @classmethod
     def read(cls, path: Path) -> "Checkpoint":
-        """Read and check what `write` has written."""
+        """Read and check a checkpoint."""
         try:
             require_file(path)
             with safetensors.safe_open(path, "pt") as file:
                 facts = file.metadata() or {}
-                # Copies: Windows does not replace a file that is still mapped into memory.
+                # Copies: Windows cannot replace a file that is mapped into memory.
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  (not a dict)
             require_sealed(path, facts, _checksum(tensors, facts))
             _require_slots(tensors)
@@ -97,10 +97,7 @@ class Checkpoint:
             raise FedotpError(f"cannot read the checkpoint {path}: {error}") from error
 
     def rows(self, kept: Path) -> tuple[Ints, Parameters]:
-        """What clients had in the file `kept`: their numbers (C,) and rows (C, ...).
-
-        Clients that have trained nothing yet are left out: what they start from is in no file.
-        """
+        """Return the numbers (C,) and rows (C, ...) of the clients in the file `kept` that have trained."""
         clients = np.flatnonzero(self.slot >= 0) if self.layout else np.empty(0, np.int64)
         if not len(clients):
             return clients, {}
@@ -112,9 +109,9 @@ class Checkpoint:
             rows.close()
 
     def digest(self, kept: Path) -> str:
-        """SHA-256 of all that had been learned, by the server and every client.
+        """Return the SHA-256 of the parameters of the server and every client.
 
-        Equal for equal numbers, wherever clients' rows lie in the file `kept`; times are not in it.
+        It does not depend on times or on the positions of the clients' rows in the file `kept`.
         """
         clients, rows = self.rows(kept)
         tensors = {f"{_SERVER}{name}": value for name, value in self.server.items()}
@@ -123,30 +120,26 @@ class Checkpoint:
         sha = hashlib.sha256()
         for name, value in sorted(tensors.items()):
             sha.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-            if value.numel():  # nothing cannot be seen as bytes
+            if value.numel():  # an empty tensor cannot be viewed as bytes
                 sha.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return sha.hexdigest()
 
     def restore(self, federation: Saved) -> Progress:
-        """Put `federation` where it was when the checkpoint was written."""
+        """Restore the state of `federation` from the checkpoint."""
         server, kept = federation.server, federation.kept
         if not kept.is_durable:
-            raise ValueError("the clients keep their rows in memory, not in the file that a checkpoint refers to")
+            raise ValueError("a checkpoint needs the clients' rows in a file: give kept_in to Simulator")
         shapes = {name: tuple(value.shape) for name, value in self.server.items()}
         expected = {name: tuple(value.shape) for name, value in server.params.items()}
         another = f"{self.path} belongs to another federation:"
         if shapes != expected or len(self.slot) != kept.n_clients:
-            raise FedotpError(
-                f"{another} it holds {shapes} for {len(self.slot)} clients, "
-                f"this one has {expected} for {kept.n_clients}"
-            )
+            there, here = f"{shapes} of {len(self.slot)} clients", f"{expected} of {kept.n_clients}"
+            raise FedotpError(f"{another} it contains {there}, expected {here}")
         if self.layout != kept.layout:
-            raise FedotpError(f"{another} its clients keep {self.layout}, here they keep {kept.layout}")
+            raise FedotpError(f"{another} its clients store {self.layout}, expected {kept.layout}")
         if not server.step.fits(self.step, self.server):
-            raise FedotpError(
-                f"{another} its server's step remembers {sorted(self.step)}, "
-                f"which is not for server.name = {server.step.settings.name!r} here"
-            )
+            wrong = f"its server state {sorted(self.step)} does not fit server.name = {server.step.settings.name!r}"
+            raise FedotpError(f"{another} {wrong}")
         server.load(self.server)
         server.step.state = {name: value.to(federation.device) for name, value in self.step.items()}
         kept.slot[:], kept.checksum[:] = self.slot, self.checksum
@@ -157,7 +150,7 @@ class Checkpoint:
 
 
 def _empty_row(layout: Mapping[str, str], path: Path, kept: Path) -> Parameters:
-    """Zeros in the shapes and types that `KeptRows.layout` describes, no larger than the file of the rows."""
+    """Return zeros in the shapes and types of a `KeptRows.layout`, at most as large as the file of the rows."""
     kinds = {name: _kind(text, path) for name, text in layout.items()}
     n_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in kinds.values())
     try:
@@ -165,34 +158,34 @@ def _empty_row(layout: Mapping[str, str], path: Path, kept: Path) -> Parameters:
     except OSError as error:
         raise FedotpError(f"cannot read {kept}: {error.strerror or error}") from error
     if n_bytes > n_there:
-        raise FedotpError(f"{kept} has {n_there} bytes, and a client alone keeps {n_bytes} by {path}: one is damaged")
+        raise FedotpError(f"{kept} has {n_there} bytes, but {path} has {n_bytes} for each client: one is corrupt")
     return {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in kinds.items()}
 
 
 def _kind(layout: str, path: Path) -> tuple[list[int], torch.dtype]:
-    """Shape and type of a text as in "torch.float32 (1, 16, 512)"."""
+    """Parse a shape and type such as "torch.float32 (1, 16, 512)"."""
     found = re.fullmatch(r"torch\.(float16|bfloat16|float32|float64) \(([\d, ]{0,200})\)", layout, re.ASCII)
     if not found:
-        raise FedotpError(f"{path}: its clients keep {layout[:100]!r}, which this version does not know")
+        raise FedotpError(f"{path}: unknown layout of clients' rows {layout[:100]!r}")
     return [int(size) for size in found[2].replace(",", " ").split()], getattr(torch, found[1])
 
 
 def _layout(values: object) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(text, str) for text in values.values()):
-        raise ValueError("what its clients keep is not a table of shapes")
+        raise ValueError("the layout of clients' rows is not a table of shapes")
     return values
 
 
 def _require_slots(tensors: Mapping[str, torch.Tensor]) -> None:
-    """The index of the clients' rows: a slot and a checksum for every client."""
+    """Check the index of the clients' rows: a slot and a checksum for every client."""
     slot, checksum = tensors["kept.slot"], tensors["kept.checksum"]
     if (slot.dtype, checksum.dtype) != (torch.int8, torch.int64) or slot.dim() != 1 or slot.shape != checksum.shape:
-        raise ValueError("the index of its clients is of the wrong kind")
+        raise ValueError("the index of clients' rows has wrong types or shapes")
     if len(slot) and not -1 <= int(slot.min()) <= int(slot.max()) <= 1:
-        raise ValueError("its clients have more than two slots")
+        raise ValueError("the slots of clients' rows must be -1, 0 or 1")
 
 
 def _checksum(tensors: Mapping[str, torch.Tensor], facts: Mapping[str, str]) -> int:
-    """Over names, values and facts; values of any type, bfloat16 too."""
+    """Compute the checksum of names, values of any type, and facts."""
     contents = {name: value.contiguous().reshape(-1).view(torch.uint8).numpy().data for name, value in tensors.items()}
     return checksum(contents, facts)

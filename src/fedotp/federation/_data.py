@@ -1,4 +1,4 @@
-"""The clients' images as a federation sees them: features, labels, and who has which."""
+"""Encoded images of a federation: features, labels, and the rows of each client."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,18 +17,18 @@ from fedotp.federation._sampling import Ints, draws, order
 from fedotp.methods import Batch, Memory, Need
 
 OnImages = Callable[[int], object]
-"""Is called with a number of images when they have been trained on, or predicted."""
+"""Called with a number of images after they have been trained on or predicted."""
 
 _NONE = np.empty(0, np.int64)
-_CHUNK = 512  # images read at once when a memory is made
+_CHUNK = 512  # images read at once for a memory
 
 
 class Features(Protocol):
-    """Encoded images: `fedotp.data.store.EncodedSplit`, or anything like it."""
+    """Encoded images: `fedotp.data.store.EncodedSplit`, or any object with its interface."""
 
     @property
     def n_crops(self) -> int:
-        """Crops of every image."""
+        """Number of crops of every image."""
 
     def read(
         self,
@@ -39,14 +39,14 @@ class Features(Protocol):
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """Pooled (..., e) and token (..., V, e) features of the images `indices` (...); V is 0 without `tokens`."""
+        """Read pooled (..., e) and token (..., V, e) features of images `indices` (...); without `tokens` V is 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
     """Encoded images with their labels (n,), and the rows of each client, `clients[i]` (m_i,).
 
-    `groups` (n,) are numbers of what images are of, patients or parts, where that is known.
+    `groups` (n,) are the numbers of the patients or parts in the images, if known.
     """
 
     features: Features
@@ -55,11 +55,11 @@ class Images:
     groups: Ints | None = None
 
     def sizes(self, clients: Ints) -> Ints:
-        """How many images each of `clients` (C,) has: (C,)."""
+        """Return the number of images of each of `clients` (C,): (C,)."""
         return np.array([len(self.clients[i]) for i in clients], np.int64)
 
     def rows(self, clients: Ints, places: Ints) -> Ints:
-        """Rows (C, B) of the images at `places` (C, B) of the clients' own lists; -1 stays."""
+        """Return the rows (C, B) of the images at positions `places` (C, B) in the clients' lists; -1 stays -1."""
         rows = [
             self.clients[i][place] if len(self.clients[i]) else place for i, place in zip(clients, places, strict=True)
         ]
@@ -73,9 +73,9 @@ class Images:
         dtype: torch.dtype,
         needs: frozenset[Need] = frozenset(Need),
     ) -> tuple[ImageFeatures, Tensor]:
-        """Features and labels of `rows` (C, B); where a row is -1, the features are another image's, the label -1.
+        """Read features and labels of `rows` (C, B); a row of -1 has the label -1 and arbitrary features.
 
-        `needs` is what a method must see of them: tokens are most of an image, and read only if needed.
+        `needs` are the features that a method uses; tokens, by far the largest, are read only if needed.
         """
         tokens = Need.TOKENS in needs
         image = self.features.read(np.maximum(rows, 0), crop, device=device, dtype=dtype, tokens=tokens)
@@ -85,12 +85,11 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class FederatedData:
-    """The images of the clients that are here, a row each, and the clients' names and domains (None where mixed).
+    """The images of the local clients, in rows, and the clients' names and domains (None if mixed).
 
-    `numbers` are what the federation calls them: draws depend on a client's number, not on its row here. In a
-    simulation they are the same, and need not be given. `seeds` are the clients' own where they belong to several
-    federations. `n_skipped` images could not be decoded and were left out. `withheld` are test images that
-    are not used, because the clients that had them are excluded.
+    `numbers` are the clients' numbers in the federation, on which draws depend; by default their row numbers. `seeds`
+    are the clients' own if they belong to several federations. `n_skipped` images could not be decoded. `withheld` are
+    test images not used because their clients are excluded.
     """
 
     names: tuple[str, ...]
@@ -105,8 +104,8 @@ class FederatedData:
 
     @classmethod
     def of(cls, encoded: EncodedDataset, clients: Sequence[Client]) -> "FederatedData":
-        """The images of `clients`, whose rows are positions in `encoded`."""
-        several = len(encoded.dataset.domains) > 1  # one domain is none
+        """Return the images of `clients`, whose rows are positions in `encoded`."""
+        several = len(encoded.dataset.domains) > 1  # a single domain is not recorded
         return cls(
             names=tuple(client.name for client in clients),
             domains=tuple(client.domain if several else None for client in clients),
@@ -122,7 +121,7 @@ class FederatedData:
 
     @classmethod
     def side_by_side(cls, several: Sequence["FederatedData"], seeds: Sequence[int]) -> "FederatedData":
-        """The clients of several federations over the same images as those of one; each draws from its own seed."""
+        """Combine the clients of several federations over the same images; each draws from its own seed."""
         first = several[0]
         return replace(
             first,
@@ -139,7 +138,7 @@ class FederatedData:
         return len(self.names)
 
     def without(self, clients: Ints) -> "FederatedData":
-        """The same, but `clients` (C,) have no images, and test images that only they had are not used."""
+        """Return a copy without the images of `clients` (C,); test images that only they had are not used."""
         away, rows = set(clients.tolist()), self.test.clients
         theirs = np.concatenate([self.withheld, *(rows[i] for i in away)])
         others = np.concatenate([_NONE, *(rows[i] for i in range(len(self)) if i not in away)])
@@ -150,29 +149,29 @@ class FederatedData:
         return replace(self, train=train, test=test, withheld=np.setdiff1d(theirs, others))
 
     def has_the_images_of(self, other: "FederatedData") -> bool:
-        """Whether both divide the same features, row by row."""
+        """True if both have the same features and labels, row by row."""
         pairs = ((self.train, other.train), (self.test, other.test))
         return all(one.features is two.features and one.labels is two.labels for one, two in pairs)
 
     def draws(self, seed: int, purpose: str, round_: int, clients: Ints) -> list[np.random.Generator]:
-        """The random streams of `clients` (C,) for one purpose in one round; `seed` is of those without their own."""
+        """Return the random streams of `clients` (C,) for one purpose in one round; `seed` if they have no own."""
         numbers = clients if self.numbers is None else np.array(self.numbers)[clients]
         seeds = [seed] * len(clients) if self.seeds is None else [self.seeds[client] for client in clients]
         return [draws(own, purpose, round_, int(number)) for own, number in zip(seeds, numbers, strict=True)]
 
     def class_counts(self, clients: Ints, n_classes: int) -> Ints:
-        """How many training images of each class `clients` (C,) have: (C, K)."""
+        """Return the numbers of training images of each class of `clients` (C,): (C, K)."""
         own = (self.train.labels[self.train.clients[i]] for i in clients)
         return np.stack([np.bincount(labels, minlength=n_classes) for labels in own])
 
     def own_classes(self, clients: Ints, n_classes: int, device: torch.device) -> Tensor:
-        """Which classes are among the training images of `clients`: (C, K), true; of one without images all are."""
+        """Return (C, K), true for classes among the training images of `clients`; all true for one without images."""
         own = self.class_counts(clients, n_classes) > 0
         own[~own.any(1)] = True
         return torch.from_numpy(own).to(device)
 
     def with_shuffled_labels(self, seed: int) -> "FederatedData":
-        """The same, but every client's training images have each other's labels, in a random order."""
+        """Return a copy in which the labels of every client's training images are shuffled."""
         labels = self.train.labels.copy()
         streams = self.draws(seed, "labels", 0, np.arange(len(self)))
         for rows, stream in zip(self.train.clients, streams, strict=True):
@@ -180,7 +179,7 @@ class FederatedData:
         return replace(self, train=replace(self.train, labels=labels))
 
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
-        """The training images of `clients`, in their first crop, for methods that look them up."""
+        """Return the training images of `clients`, in their first crop, for methods with `uses_memory`."""
         if (device, dtype) not in self._spatial:
             self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
         pooled, spatial = self._spatial[device, dtype]
@@ -194,7 +193,7 @@ class FederatedData:
 
 
 def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Pooled features and mean normalised patch tokens of all images: (n, e) each."""
+    """Compute pooled features and mean normalised patch tokens of all images: (n, e) each."""
     pooled, spatial = [], []
     for start in range(0, len(images.labels), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(images.labels)))
@@ -206,10 +205,9 @@ def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) 
 
 @dataclass(frozen=True, eq=False)
 class HeldFeatures:
-    """Features held in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
+    """Features in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
 
-    They are read in the order given, without a file: for data made in a program, and to keep a small data set on the
-    GPU.
+    For data created by a program, and to keep a small data set on the GPU.
     """
 
     pooled: Tensor
@@ -217,7 +215,7 @@ class HeldFeatures:
 
     @property
     def n_crops(self) -> int:
-        """Crops of every image."""
+        """Number of crops of every image."""
         return len(self.pooled)
 
     def read(
@@ -229,7 +227,7 @@ class HeldFeatures:
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """Pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
+        """Return pooled (..., e) and token (..., V, e) features; without `tokens` V is 0."""
         index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
         crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
         seen = self.tokens if tokens else self.tokens[:, :, :0]
@@ -240,7 +238,7 @@ class HeldFeatures:
 
 @dataclass(frozen=True, eq=False)
 class Novel:
-    """Test images of classes that no client trains on: their names, features and labels (n,), numbered from 0.
+    """Test images of classes that no client trains on: class names, features and labels (n,), numbered from 0.
 
     `digest` is that of the data set of these classes.
     """
@@ -253,10 +251,10 @@ class Novel:
 
 @dataclass(frozen=True, eq=False)
 class Backdoor:
-    """What attackers train on, and what shows whether they succeed.
+    """Training images of attackers, and test images that measure their success.
 
-    `train` and `labels` (2 n,) are the n training images as they are, then as attackers show and label them. `test` are
-    the test images as attackers show them; success is measured on `rows` of them, to be taken for the class `target`.
+    `train` and `labels` (2 n,) are the n original training images, then the images and labels of attackers. `test` are
+    the test images with the attackers' patch; success is a prediction of the class `target` for `rows` of them.
     """
 
     train: Features
@@ -266,27 +264,27 @@ class Backdoor:
     rows: Ints
 
 
-# Images on the GPU, where training and evaluation replay recorded graphs -------------------------------------
+# Images on the GPU, where training and evaluation replay CUDA graphs -----------------------------------------
 
 
 class ResidentImages:
-    """The training images of a federation, on the device that trains."""
+    """The training images of a federation on the training device."""
 
     def __init__(self, features: HeldFeatures, labels: Ints) -> None:
-        """`labels` (n,) go where the features are."""
+        """Copy `labels` (n,) to the device of the features."""
         self.features = features
         self.labels = torch.from_numpy(labels).to(features.pooled.device)
 
     @classmethod
     def of(cls, images: Images, device: torch.device) -> "ResidentImages | None":
-        """Of images that are held on the GPU `device`; None of others."""
+        """Wrap images whose features are on the GPU `device`; return None for others."""
         features = images.features
         if device.type != "cuda" or not isinstance(features, HeldFeatures) or features.pooled.device != device:
             return None
         return cls(features, images.labels)
 
     def batch(self, rows: Tensor, crops: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
-        """The images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); V is 0 without tokens."""
+        """Return the images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); without tokens V is 0."""
         at = rows.clamp_min(0)
         of = crops[:, None].expand_as(at)
         tokens = self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0]
@@ -295,16 +293,13 @@ class ResidentImages:
 
 
 def at_least(n: int, most: int) -> int:
-    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not less than n."""
+    """Return the smallest of most, most / 2, most / 4, ... (rounded up) that is at least n."""
     while -(-most // 2) >= n and most > 1:
         most = -(-most // 2)
     return most
 
 
 def log_frequencies(counts: Ints | Tensor, smoothing: float) -> Tensor:
-    """Logarithms of class frequencies, from numbers of images (..., K) of which every class is given some more.
-
-    log((n_k + c) / sum_j (n_j + c)), in float64.
-    """
+    """Return log((n_k + c) / sum_j (n_j + c)) in float64, for image counts n (..., K) and smoothing c."""
     smoothed = torch.as_tensor(counts, dtype=torch.float64) + smoothing
     return (smoothed / smoothed.sum(-1, keepdim=True)).log()

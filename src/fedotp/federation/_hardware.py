@@ -1,8 +1,7 @@
-"""What the hardware has room for: how many clients fit into memory side by side, how many threads compute, and several
-computations at once, each on a core of its own.
+"""Use of the hardware: clients side by side in memory, threads, and parallel computations on one core each.
 
-The operations of prompt learning are too small for several cores to share well, and some cannot be shared at all; where
-there are independent computations, a core for each is the better division.
+The operations of prompt learning are too small for efficient multithreading; running independent computations on one
+core each is faster.
 """
 
 import os
@@ -19,19 +18,19 @@ from fedotp.federation._settings import ComputeSettings, Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
 _SHARE = 0.5  # of the memory that is free now
-_SHARE_OF_GPU = 0.3  # of a GPU's: a recording keeps its memory while the first runs of the next take as much again
-_TEXT_FLOATS = 40  # kept for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
-_SIMILARITY_FLOATS = 8  # per similarity: itself, its plan, scratch of the solver, gradients
-_CLASS_FLOATS = 4  # per number of a class feature: itself, at length 1, and what is computed once a round, twice
-_COPIES = 8  # of what is learned: received, trained, gradients, the optimizer's moments, and those a graph works on
-_ASSUMED = 4 << 30  # bytes, where the system does not say how much is free: on macOS and Windows
-_CPU_GROUP = 64  # more clients at once gain nothing on a CPU, where one already fills the caches
+_SHARE_OF_GPU = 0.3  # a captured graph keeps its memory while the next one warms up with as much again
+_TEXT_FLOATS = 40  # stored for the backward pass per token, layer and unit of width: attention, norms, the MLP's 4x
+_SIMILARITY_FLOATS = 8  # per similarity: value, plan, solver scratch, gradients
+_CLASS_FLOATS = 4  # per component of a class feature: raw, normalised, and derived values, twice
+_COPIES = 8  # of learned parameters: received, trained, gradients, the optimizer's moments, and a graph's buffers
+_ASSUMED = 4 << 30  # bytes, if the system does not report free memory (macOS, Windows)
+_CPU_GROUP = 64  # larger groups are no faster on a CPU, where one client already fills the caches
 
-_SMALL = 384  # a text tower less wide than this gains next to nothing by a second thread (`python -m bench threads`)
+_SMALL = 384  # a narrower text tower gains almost nothing from a second thread (`python -m bench threads`)
 
 
 def group_size(method: Method, task: Task, settings: Settings) -> int:
-    """Clients to train side by side: what the settings say, or what fits into memory."""
+    """Return the number of clients to train side by side: as set, or as many as fit into memory."""
     compute = settings.compute
     if compute.group_size:
         return compute.group_size
@@ -40,14 +39,14 @@ def group_size(method: Method, task: Task, settings: Settings) -> int:
 
 
 def n_fitting(method: Method, task: Task, settings: Settings) -> int:
-    """Clients that fit into a part of the free memory, at least one."""
+    """Return the number of clients that fit into memory, at least one."""
     device = task.clip.device
     share = _SHARE_OF_GPU if device.type == "cuda" else _SHARE
     return max(1, int(share * _free_bytes(device) / client_bytes(method, task, settings)))
 
 
 def client_bytes(method: Method, task: Task, settings: Settings) -> float:
-    """An estimate, on the high side, of what one client takes while it trains or is evaluated."""
+    """Return an upper estimate of the bytes that one client needs in training or evaluation."""
     config = task.clip.config
     n_classes = len(task.classes)
     small = _of_one_class(task)
@@ -66,9 +65,9 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
 
 
 def prompt_lengths(method: Method, task: Task) -> list[int]:
-    """How many vectors each of a client's N prompts has: (N,); that of a caption counts as the task's.
+    """Return the number of vectors of each of a client's N prompts, computed for one class to save memory.
 
-    They are those for one class, so that nothing large is made to find out how large it would be.
+    A caption counts as a prompt of the task's length.
     """
     small = _of_one_class(task)
     return _lengths(small, method.prompts(small, method.untrained(small)))
@@ -87,7 +86,7 @@ def _lengths(task: Task, prompts: tuple[Prompt, ...]) -> list[int]:
 
 
 def _at_the_start(method: Method, task: Task) -> Parameters:
-    """What one client trains in a first round, (1, ...)."""
+    """Return the parameters (1, ...) that one client trains in a first round."""
     private = {name: value[None] for name, value in method.private(task).items()}
     params = method.start(method.send(method.shared(task, 1), None, 1), private)
     return params | method.derived(task, params, None)
@@ -106,7 +105,7 @@ def _free_bytes(device: torch.device) -> int:
 
 
 def _available_bytes() -> int | None:
-    """Memory that can be had without swapping, what caches of files take included; None where Linux does not say."""
+    """Return the memory available without swapping, including file caches; None if the system does not report it."""
     try:
         facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         return 1024 * int(facts["MemAvailable"].split()[0])
@@ -115,7 +114,7 @@ def _available_bytes() -> int | None:
 
 
 def n_threads(compute: ComputeSettings, task: Task) -> int:
-    """How many threads train and predict: what the settings say, or what the towers of `task` gain by."""
+    """Return the number of threads: as set, or one if the text tower of `task` is too small for more."""
     if compute.threads:
         return compute.threads
     is_small = task.device.type == "cpu" and task.encoder.width < _SMALL
@@ -124,7 +123,7 @@ def n_threads(compute: ComputeSettings, task: Task) -> int:
 
 @contextmanager
 def using_threads(n: int) -> Iterator[None]:
-    """Have PyTorch compute with `n` threads, and afterwards with as many as before."""
+    """Make PyTorch compute with `n` threads within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
@@ -134,14 +133,14 @@ def using_threads(n: int) -> Iterator[None]:
 
 
 class Cores:
-    """The cores that PyTorch may use; to be closed, so that it has them as before."""
+    """The cores that PyTorch may use; `close` restores its number of threads."""
 
     def __init__(self) -> None:
         self.n = torch.get_num_threads()
         self._pool: ThreadPoolExecutor | None = None
 
     def do(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do all of `works`: one alone with all cores, several with one each, as many at a time as there are."""
+        """Run all of `works`: a single one with all cores, several in parallel with one core each."""
         if self.n == 1 or len(works) == 1:
             if self._pool is not None:
                 torch.set_num_threads(self.n)
@@ -153,7 +152,7 @@ class Cores:
             done.result()
 
     def close(self) -> None:
-        """Wait for what is being done, and let everything use all cores again."""
+        """Wait for running work and restore the number of threads."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             torch.set_num_threads(self.n)
@@ -161,5 +160,5 @@ class Cores:
 
 def _on_one(work: Callable[[], None]) -> None:
     if torch.get_num_threads() != 1:
-        torch.set_num_threads(1)  # of this thread; only the matrix library knows but one number for all
+        torch.set_num_threads(1)  # for this thread; the matrix library has one setting for all threads
     work()

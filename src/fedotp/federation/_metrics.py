@@ -1,4 +1,4 @@
-"""What is measured of each client's test, each number declared once: files, tables and pages follow METRICS."""
+"""Metrics of each client's test, each declared once: files, tables and pages follow METRICS."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """What C clients made of their test images, of K classes.
+    """Predictions of C clients for their n test images of K classes.
 
-    For each of the n images (n,): `client`, the place of its client in 0..C-1, `label`, `predicted`, `loss`.
+    For each image (n,): `client`, the index of its client in 0..C-1, `label`, `predicted`, `loss`.
     """
 
     client: Ints
@@ -29,19 +29,19 @@ class Tested:
     n_classes: int
 
     def mean(self, values: NDArray[np.generic]) -> Floats:
-        """The mean over each client's images of `values` (n,): (C,)."""
+        """Return the mean of `values` (n,) over each client's images: (C,)."""
         sums = np.bincount(self.client, values.astype(np.float64), minlength=self.n_clients)
         return sums / np.bincount(self.client, minlength=self.n_clients)
 
     def count(self, classes: Ints, among: NDArray[np.bool_] | slice = slice(None)) -> Floats:
-        """How many of each client's images `classes` (n,) puts into each class; of those `among` (n,) only: (C, K)."""
+        """Count each client's images by their `classes` (n,), of those `among` (n,) only: (C, K)."""
         cells = np.bincount(
             self.client[among] * self.n_classes + classes[among], minlength=self.n_clients * self.n_classes
         )
         return cells.reshape(self.n_clients, self.n_classes).astype(np.float64)
 
     def hits(self) -> Floats:
-        """How many of each client's images of each class are predicted to be of it: (C, K)."""
+        """Count the correct predictions of each client by class: (C, K)."""
         return self.count(self.label, self.label == self.predicted)
 
 
@@ -50,12 +50,12 @@ class Metric:
     """A number for each client.
 
     Args:
-        key: its name in files, where `client_<key>` are the clients' and `<key>` is their mean.
-        title: its name for people.
-        of: from the tests of C clients, (C,); nan where a client has none.
-        better: which of two is.
-        range: the values that a site may report; from 0 to 1 it is a share, shown in percent and in tables.
-        if_wide: it is left out of tables in a narrow terminal.
+        key: name in files: `client_<key>` for the clients' values, `<key>` for their mean.
+        title: name in tables and pages.
+        of: function from the tests of C clients to values (C,), nan for a client without test images.
+        better: direction of better values.
+        range: range of valid values; from 0 to 1 it is a share, shown in percent.
+        if_wide: omit the metric from tables in a narrow terminal.
     """
 
     key: str
@@ -67,37 +67,37 @@ class Metric:
 
     @property
     def is_share(self) -> bool:
-        """Whether it is shown in percent."""
+        """True if the metric is shown in percent."""
         return self.range == (0.0, 1.0)
 
     @property
     def heading(self) -> str:
-        """The title of a column of it."""
+        """Column title of the metric."""
         return f"{self.title} %" if self.is_share else self.title
 
     def write(self, value: float | None) -> str:
-        """A value in a column of it."""
+        """Format a value for a column of the metric."""
         if value is None:
             return "-"
         return percent(value) if self.is_share else f"{value:.3f}"
 
 
 def balanced_accuracy(tested: Tested) -> Floats:
-    """Mean recall over the classes that are among a client's labels: (C,)."""
+    """Compute the mean recall over the classes among a client's labels: (C,)."""
     return _over_own_classes(tested, tested.hits(), tested.count(tested.label))
 
 
 def macro_f1(tested: Tested) -> Floats:
-    """Mean F1 over the classes that are among a client's labels: (C,).
+    """Compute the mean F1 over the classes among a client's labels: (C,).
 
-    A prediction outside of them costs recall, as any wrong one does. It does not add a class whose F1 is 0.
+    A prediction of another class lowers recall, but does not add a class whose F1 is 0.
     """
     marked = tested.count(tested.label) + tested.count(tested.predicted)  # 2 TP + FP + FN
     return _over_own_classes(tested, 2 * tested.hits(), marked)
 
 
 def _over_own_classes(tested: Tested, above: Floats, below: Floats) -> Floats:
-    """The mean of above / below, both (C, K), over the classes that are among each client's labels: (C,)."""
+    """Return the mean of above / below, both (C, K), over the classes among each client's labels: (C,)."""
     own = tested.count(tested.label) > 0
     return np.divide(above, below, out=np.zeros_like(above), where=own).sum(1) / own.sum(1)
 
@@ -111,4 +111,4 @@ METRICS = {
         Metric("loss", "loss", lambda tested: tested.mean(tested.loss), better="lower", range=(0.0, inf)),
     )
 }
-"""By key. Accuracy comes first: runs are compared by it, and of it there are spread, worst decile and domains too."""
+"""Metrics by key. Accuracy is first: runs are compared by it, and its spread, worst decile and domains are reported."""

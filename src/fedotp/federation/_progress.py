@@ -1,4 +1,4 @@
-"""What happened in a round, and how far a run has come; read without torch, so that runs are listed quickly."""
+"""Report of a round and progress of a run; does not import torch, so that listing runs is fast."""
 
 import zlib
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class RoundReport:
-    """What happened in a round, counted from 1.
+    """Report of a round, counted from 1.
 
-    `sampled` clients were asked, `answered` sent an update; `loss` (answered,) are their mean objectives, `examples`
-    their numbers of images. Bytes are those of all messages down to and up from the clients. `faults` says, by the
-    client's name, why an update is missing, `shortened` what was cut off one; the simulator leaves both empty.
-    `averaged` are, under a robust rule that chooses among updates, the clients whose updates it chose; None under other
-    rules. `epsilon` is the largest that a client has spent so far, where privacy is promised. `known_loss` is the mean
-    objective where those of single clients are unknown.
+    `sampled` are the clients asked, `answered` those that sent an update; `loss` (answered,) are their mean objectives,
+    `examples` their numbers of images. Bytes are those of all messages to and from the clients. `faults` maps the names
+    of clients without an update to the reason, `shortened` names of clients to how their update was clipped; in
+    simulations both are empty. `averaged` are the clients chosen by a robust rule that chooses; None under other rules.
+    `epsilon` is the largest privacy loss of a client so far, with privacy. `known_loss` is the mean objective if those
+    of single clients are unknown.
     """
 
     round: int
@@ -47,7 +47,7 @@ class RoundReport:
 
     @property
     def mean_loss(self) -> float:
-        """Mean objective, clients weighted by examples; nan where it is unknown."""
+        """Mean objective, clients weighted by examples; nan if unknown."""
         if self.known_loss is not None:
             return self.known_loss
         known = np.isfinite(self.loss)
@@ -55,16 +55,16 @@ class RoundReport:
 
     @property
     def spent(self) -> str:
-        """The privacy spent so far, as text at the end of a line; "" where none is promised."""
+        """Privacy spent so far, as the end of a line; "" without privacy."""
         return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
     @property
     def loss_text(self) -> str:
-        """For a display, such as "loss 0.250, "; "" where there is no loss."""
+        """Loss for display, such as "loss 0.250, "; "" if there is none."""
         return "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
 
     def as_dict(self) -> dict[str, Any]:
-        """For a line of metrics.jsonl; what is unknown is None, what does not apply is left out."""
+        """Return a line of metrics.jsonl; unknown values are None, inapplicable ones are omitted."""
         return {
             "round": self.round,
             "sampled": self.sampled.tolist(),
@@ -85,10 +85,10 @@ class RoundReport:
 
 @dataclass
 class Progress:
-    """How far a run has come; together with the prompts all there is to know to go on.
+    """Progress of a run; with the parameters, the complete state needed to resume.
 
-    `metrics_bytes` is the length of the metrics file up to here, `metrics_digest` its SHA-256. Bytes and seconds are
-    sums over the rounds; `since_best` counts evaluations since the best one.
+    `metrics_bytes` is the length of the metrics file so far, `metrics_digest` its SHA-256. Bytes and seconds are sums
+    over the rounds; `since_best` counts evaluations since the best one.
     """
 
     round: int = 0
@@ -106,7 +106,7 @@ class Progress:
 
     @classmethod
     def load(cls, path: Path) -> "Progress":
-        """How far the run had come when the checkpoint `path` was written."""
+        """Read the progress of a run from the checkpoint `path`."""
         try:
             require_file(path)
             with safetensors.safe_open(path, "np") as file:
@@ -119,24 +119,23 @@ class Progress:
 
 
 def require_file(path: Path) -> None:
-    """Refuse anything but a file: reading a pipe would wait."""
+    """Require a regular file; reading a pipe would block."""
     if not path.is_file():
-        raise FedotpError(f"cannot read the checkpoint {path}: it is not a file")
+        raise FedotpError(f"cannot read the checkpoint {path}: not a file")
 
 
 def require_sealed(path: Path, facts: Mapping[str, str], found: int) -> None:
-    """Refuse a file of another kind, or one whose checksum is not the one `found`."""
+    """Require the format of checkpoints and the checksum `found`."""
     if facts.get("format") != FORMAT:
-        raise FedotpError(f"{path} is not a checkpoint of fedotp: it should say format {FORMAT!r}")
+        raise FedotpError(f"{path} is not a checkpoint of fedotp: its format must be {FORMAT!r}")
     if facts["checksum"] != str(found):
         raise FedotpError(
-            f"the checkpoint {path} is damaged (its checksum does not match); "
-            "restore it from a copy, or run again from the start"
+            f"the checkpoint {path} is corrupt (wrong checksum); restore a copy or run again from the start"
         )
 
 
 def checksum(contents: Mapping[str, bytes | memoryview], facts: Mapping[str, str]) -> int:
-    """Over the names and bytes of tensors and over facts: safetensors has none of its own."""
+    """Compute a checksum of the names and bytes of tensors and of facts; safetensors has none."""
     found = zlib.crc32(f"{facts['progress']} {facts['kept']}".encode())
     for name, content in sorted(contents.items()):
         found = zlib.crc32(content, zlib.crc32(name.encode(), found))
@@ -144,7 +143,7 @@ def checksum(contents: Mapping[str, bytes | memoryview], facts: Mapping[str, str
 
 
 def parse_progress(text: str) -> Progress:
-    """Progress from what a file says: the right keys, the right types, no count below zero."""
+    """Parse progress and check its keys and types, and that counts are not negative."""
     values = parse_json(text)
     if not isinstance(values, dict):
         raise ValueError("its progress is not a table")
@@ -153,5 +152,5 @@ def parse_progress(text: str) -> Progress:
         kind = kinds.get(name)
         fits = type(value) is kind or (kind is float and type(value) is int)
         if not fits or (kind is int and not 0 <= value <= _LARGEST):
-            raise ValueError(f"its progress says {str(name)[:40]} = {str(value)[:40]}")
+            raise ValueError(f"invalid progress: {str(name)[:40]} = {str(value)[:40]}")
     return Progress(**values)

@@ -1,4 +1,4 @@
-"""How a federation is run: rounds, local training, evaluation, attacks, hardware. Defaults are the paper's."""
+"""Settings of a federation: rounds, local training, evaluation, attacks, hardware. Defaults are the paper's."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -15,36 +15,36 @@ from fedotp.privacy import PrivacySettings, epsilon
 _SCALES = {"scaled": 10.0, "colluding": 1.5}
 
 Model = Literal["personal", "global"]
-"""Who predicts: each client with what it has learned, or the method's global part."""
+"""The model that predicts: each client's own, or the method's global part."""
 VIEWS = ("personal", "global", "base", "novel", "neighbours", "holdout")
-"""What `EvaluationSettings.views` may name."""
+"""Values of `EvaluationSettings.views`."""
 
 SMOOTHING = 0.3
-"""Images that every class is given before a client's class frequencies are taken."""
-_SMALLEST_LR = 1e-12  # a smaller step changes no prompt
+"""Number added to a client's image count of every class before its class frequencies are computed."""
+_SMALLEST_LR = 1e-12  # smaller steps change nothing
 _MOST_THREADS = 1024
-_SMALLEST_EPSILON = 1e-12  # its square is still a number, and steps are divided by it
+_SMALLEST_EPSILON = 1e-12  # its square is not 0 in float32, and steps are divided by it
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """How a client's gradient steps are made.
+    """The clients' optimizer.
 
-    FedOTP's paper says SGD and 0.001; momentum and weight decay are those of the authors' code.
+    FedOTP's paper states SGD and 0.001; momentum and weight decay are those of the authors' code.
 
     Attributes:
-        name: which optimizer, "own" for the method's: SGD, but Adam of FedCLIP. "adam" adds the weight decay to the
-            gradient, as "sgd" does, "adamw" to the step.
-        lr: eta, the learning rate, or where the method's own was found: in its "paper", on the backbone "mini", or
-            there with the cosine schedule ("falling"). What a run records is the number.
-        momentum: of "sgd"; what the mean direction keeps from step to step.
-        weight_decay: how strongly prompts are drawn to zero.
-        beta2: of "adam" and "adamw"; how much of the mean square is kept from step to step.
-        epsilon: of "adam" and "adamw"; what the root of the mean square is at least, about.
-        schedule: how the learning rate changes from round to round, once it is warm.
+        name: optimizer; "own" for the method's, SGD except for FedCLIP (Adam). "sgd" and "adam" add the weight decay to
+            the gradient, "adamw" to the step.
+        lr: learning rate eta, or the source of the method's own: its "paper", a search on the backbone "mini", or the
+            same with the cosine schedule ("falling"). A run records the number.
+        momentum: momentum of "sgd" ("adam" and "adamw" always use 0.9).
+        weight_decay: weight decay.
+        beta2: decay of the mean square of "adam" and "adamw".
+        epsilon: number added to the root of the mean square, for "adam" and "adamw".
+        schedule: schedule of the learning rate over the rounds after the warm-up.
         warmup_rounds: rounds in which the learning rate rises linearly.
-        reset: every client starts each round with a fresh optimizer, as a real deployment must. Without, its momentum
-            is kept on the client.
+        reset: start every round with a new optimizer, as real deployments must. If false, the client keeps its
+            optimizer state between rounds.
     """
 
     name: Literal["own", "sgd", "adam", "adamw"] = "own"
@@ -70,19 +70,19 @@ class OptimizerSettings:
         require_from(0, MOST, "optimizer.warmup_rounds", self.warmup_rounds)
 
     def of(self, method: Method) -> "OptimizerSettings":
-        """The same with the method's own optimizer and learning rate in place of words."""
+        """Return a copy with the method's own optimizer and learning rate in place of "own" and `Rate`."""
         name: OptimizerName = method.optimizer if self.name == "own" else self.name
         lr = method.own_lr(self.lr) if isinstance(self.lr, str) else self.lr
         return replace(self, name=name, lr=lr)
 
     @property
     def rate(self) -> float:
-        """`lr` of settings that are `of` a method."""
+        """Numeric `lr` of settings returned by `of`."""
         assert not isinstance(self.lr, str)
         return self.lr
 
     def rate_at(self, round_: int, rounds: int) -> float:
-        """The learning rate of a round, counted from 0: linear warm-up, then the schedule down to (almost) 0."""
+        """Return the learning rate of a round, counted from 0: linear warm-up, then the schedule."""
         warmup = self.warmup_rounds
         if round_ < warmup:
             return self.rate * (round_ + 1) / (warmup + 1)
@@ -94,27 +94,26 @@ class OptimizerSettings:
 
 @dataclass(frozen=True)
 class ServerStepSettings:
-    """What the server does with the average of a round; the equations are in `fedotp.federation.ServerStep`.
+    """The server's optimizer and aggregation rule; the equations are in `fedotp.federation.ServerStep`.
 
-    The defaults are those of FedAvgM (Hsu et al., 2019) and of FedAdam and FedYogi (Reddi et al., ICLR 2021). Only an
-    `lr` of 1 is rarely right for the latter two: with them it is about how far a steady change moves each number of a
-    prompt in a round. Try 0.01 to 0.1.
+    The defaults are those of FedAvgM (Hsu et al., 2019) and of FedAdam and FedYogi (Reddi et al., ICLR 2021), except
+    that the latter two need a smaller `lr`, 0.01 to 0.1: about the change per round of a number that moves steadily.
 
     Attributes:
-        name: "average" takes the average itself, "momentum" is FedAvgM, "adam" FedAdam, "yogi" FedYogi. "average" reads
-            none of the numbers, "momentum" `lr` and `momentum`, the others `lr`, `beta1`, `beta2` and `epsilon`.
-        lr: eta, the server's learning rate.
-        momentum: beta of FedAvgM, how much of the last step is made again.
-        beta1: how much of the mean direction is kept from round to round.
-        beta2: how much of the mean square is kept from round to round.
-        epsilon: tau; the larger, the less a step adapts to the size of changes.
-        rule: what is averaged of the updates of a round (`fedotp.federation.Rule`), so that a few bad ones do little:
-            "average" all as they are, "bounded" none longer than `bound`, "median" and "trimmed" number by number,
-            "krum" the one nearest to the others, "multi-krum" the mean of the nearest.
-        malicious: how many updates of a round "trimmed" and Krum assume to be bad: a number, or below 1 a share,
-            rounded down, but at least one.
-        bound: of "bounded": how far an update may move the prompts; 0 for the median of the round's.
-        kept: of "multi-krum": how many updates are averaged; 0 for all but the assumed bad ones.
+        name: "average" for the plain average, "momentum" for FedAvgM, "adam" for FedAdam, "yogi" for FedYogi. Of the
+            numbers below, "momentum" uses `lr` and `momentum`, "adam" and "yogi" `lr`, `beta1`, `beta2` and `epsilon`.
+        lr: server learning rate eta.
+        momentum: momentum beta of FedAvgM.
+        beta1: decay of the mean update of "adam" and "yogi".
+        beta2: decay of the mean square of "adam" and "yogi".
+        epsilon: tau, added to the root of the mean square; the larger, the less adaptive the steps.
+        rule: aggregation rule (`fedotp.federation.Rule`), which limits the effect of malicious updates: "average";
+            "bounded" clips updates to the length `bound`; "median" and "trimmed" act on each number; "krum" takes the
+            update nearest to the others, "multi-krum" the mean of the nearest.
+        malicious: assumed number of malicious updates in a round, for "trimmed" and Krum; below 1 it is a share,
+            rounded down, at least one.
+        bound: maximum length of an update, for "bounded"; 0 for the median length of the round.
+        kept: number of updates averaged by "multi-krum"; 0 for all but the assumed malicious ones.
     """
 
     name: Literal["average", "momentum", "adam", "yogi"] = "average"
@@ -136,35 +135,34 @@ class ServerStepSettings:
         require_from(_SMALLEST_EPSILON, MOST, "server.epsilon", self.epsilon, " (the paper uses 0.001)")
         share_or_number = 0 <= self.malicious < 0.5 or (1 <= self.malicious <= MOST and not self.malicious % 1)
         require(share_or_number, "server.malicious", self.malicious, "a share in [0, 0.5) or a whole number")
-        require_from(0, MOST, "server.bound", self.bound, " (0: the median of the round's)")
-        require_from(0, MOST, "server.kept", self.kept, " (0: all but the assumed bad ones)")
+        require_from(0, MOST, "server.bound", self.bound, " (0: the median length of the round)")
+        require_from(0, MOST, "server.kept", self.kept, " (0: all but the assumed malicious ones)")
 
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """When and on whom the clients' classifiers are tested.
+    """Evaluation of the clients' classifiers.
 
     Attributes:
-        every: evaluate after every so many rounds, always before the first and after the last; 0: only after the last.
-        clients: how many clients to evaluate after a round, drawn anew each time; 0 for all. The last evaluation is of
-            all clients.
-        batch_size: images of a client that are predicted at once.
-        patience: stop when mean accuracy has not risen for so many evaluations; 0: never. It is test accuracy: a number
-            obtained this way is chosen on the data it is reported on.
-        min_delta: how much more accuracy counts as a rise.
-        views: on which images, among which names and by which model; "personal", each client on its own test images, is
-            always among them. "global": the method's global part. "base": every client on all test images of the
-            classes trained on. "novel": every client on those of the novel classes, with their names (data.classes).
-            "neighbours": on those of classes it has no training image of. "holdout": held-out clients before and
-            after they join.
-        prior: strength of the class prior: how much of the logarithm of a client's own class frequencies is added to
-            the logarithms of its probabilities. 0: nothing, 1: as Bayes' rule has it, "cv": the best for its training
-            images, each left out of the counts in turn, "method": the method's own, 0 for those of papers. The counts
-            are of these images and stay with the client.
-        smoothing: images that every class is given before frequencies are taken, for the prior here and in the loss.
-        views_every: views are evaluated with every so many of the evaluations, and with the last; 0: with the last
-            only. All test images are shown to all clients: they cost as much as so many evaluations as there are
-            clients.
+        every: number of rounds between evaluations, besides those before the first and after the last round; 0 for
+            after the last only.
+        clients: number of clients evaluated after a round, drawn each time; 0 for all. The last evaluation is of all.
+        batch_size: images per client in a prediction step.
+        patience: stop after this number of evaluations without a rise in mean accuracy; 0 for never. This selects on
+            test accuracy, so the result is biased.
+        min_delta: smallest increase of accuracy that counts as a rise.
+        views: evaluations by images, class names and model; "personal", each client on its own test images, is always
+            included. "global": the method's global part. "base": every client on all test images of the trained
+            classes. "novel": every client on those of the novel classes, with their names (data.classes).
+            "neighbours": every client on those of classes it has no training image of. "holdout": held-out clients
+            before and after they join.
+        prior: factor of the logarithm of the client's class frequencies that is added to its log-probabilities. 0 for
+            none, 1 for Bayes' rule, "cv" for the best value on its training images, each held out of the counts in
+            turn, "method" for the method's own: 0 for published methods. The counts stay with the client.
+        smoothing: number added to the image count of every class before frequencies are computed, for the prior here
+            and in the training loss.
+        views_every: evaluate views at every n-th evaluation and at the last; 0 for the last only. Views show all test
+            images to all clients and so cost as much as one evaluation per client.
     """
 
     every: int = 1
@@ -193,11 +191,11 @@ class EvaluationSettings:
         )
 
     def of(self, method: Method) -> "EvaluationSettings":
-        """The same with the method's own strength of the prior in place of the word."""
+        """Return a copy with the method's own factor of the prior in place of "method"."""
         return replace(self, prior=method.prior) if self.prior == "method" else self
 
     def drawn(self, everyone: Ints, round_: int, seed: int) -> Ints | None:
-        """The clients among `everyone` that are evaluated after a round, in ascending order; None for all."""
+        """Return the clients among `everyone` that are evaluated after a round, in ascending order; None for all."""
         if not 0 < self.clients < len(everyone):
             return None
         return np.sort(everyone[order(draws(seed, "evaluate", round_), len(everyone))[: self.clients]])
@@ -205,15 +203,14 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class ComputeSettings:
-    """Where and how to compute; none of it changes the result beyond rounding.
+    """Hardware settings, which change results only by rounding.
 
     Attributes:
-        device: "auto" for a GPU where there is one, or for example "cpu" or "cuda:1".
-        precision: what the text tower computes in; prompts and matching are in float32 with "bfloat16" too.
-        group_size: clients trained side by side; 1: one by one, 0: as many as memory allows.
-        threads: of the CPU, in training and evaluation; 0 for one where the text tower is small and gains nothing by
-            more, else as many as PyTorch would take. Sums are rounded otherwise with another number; a run that is
-            resumed keeps the number it began with.
+        device: "auto" for a GPU if there is one, or for example "cpu" or "cuda:1".
+        precision: number format of the text tower; with "bfloat16" prompts and matching remain in float32.
+        group_size: number of clients trained side by side; 0 for as many as fit into memory.
+        threads: CPU threads for training and evaluation; 0 for PyTorch's default, or one if the text tower is small.
+            Rounding depends on it, so a resumed run keeps its number.
     """
 
     device: str = "auto"
@@ -223,25 +220,25 @@ class ComputeSettings:
 
     def __post_init__(self) -> None:
         require_choices(self, "compute.")
-        require_from(0, MOST, "compute.group_size", self.group_size, " (0: what fits)")
+        require_from(0, MOST, "compute.group_size", self.group_size, " (0: as many as fit into memory)")
         require_from(0, _MOST_THREADS, "compute.threads", self.threads, " (0: chosen by the size of the text tower)")
 
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Clients that mean harm, in a simulation; they are not evaluated (`fedotp.federation.Attack`).
+    """Simulated attackers, which are not evaluated (`fedotp.federation.Attack`).
 
     Attributes:
-        name: "none"; "label-flip": they train with wrong labels; "sign-flip": they send the opposite of what they have
-            learned; "scaled": many times of it; "colluding": all send the same, as far from the mean of the honest
-            updates as some of these are; "backdoor": they train images with a coloured patch to be of one class.
-        share: how many of the clients that train, at least one; drawn from the seed.
-        scale: by what an attacker's update is multiplied, of "colluding" how many standard deviations it is away; 0 for
-            10 of "scaled", 1.5 of "colluding" and 1 of all others.
-        target: of "label-flip" and "backdoor": the class that others are to be taken for; "" for the first.
-        source: of "label-flip": the class whose images are labelled as the target; "" for all.
-        patch: of "backdoor": the side of the patch, as a share of the image's shorter side.
-        poisoned: of "backdoor": the share of its images that an attacker paints the patch on.
+        name: attack: "none"; "label-flip": train with wrong labels; "sign-flip": send the negative update; "scaled":
+            multiply the update; "colluding": all send the same update, `scale` standard deviations from the mean of the
+            honest ones; "backdoor": train images with a coloured patch as one class.
+        share: share of the training clients that attack, at least one, drawn from the seed.
+        scale: factor of an attacker's update, or the number of standard deviations of "colluding"; 0 for the default:
+            10 for "scaled", 1.5 for "colluding", 1 for others.
+        target: class that the attack makes the model predict, for "label-flip" and "backdoor"; "" for the first.
+        source: class whose images are labelled as the target, for "label-flip"; "" for all.
+        patch: side of the patch of "backdoor", as a share of the image's shorter side.
+        poisoned: share of an attacker's images that get the patch, for "backdoor".
     """
 
     name: Literal["none", "label-flip", "sign-flip", "scaled", "colluding", "backdoor"] = "none"
@@ -256,26 +253,26 @@ class AttackSettings:
         require_choices(self, "attack.")
         for key in ("share", "patch", "poisoned"):
             require(0 < getattr(self, key) <= 1, f"attack.{key}", getattr(self, key), "in (0, 1]")
-        require_from(0, MOST, "attack.scale", self.scale, " (0: as it suits the attack)")
+        require_from(0, MOST, "attack.scale", self.scale, " (0: the default of the attack)")
 
     @property
     def is_on_data(self) -> bool:
-        """Whether attackers train on other images or labels than they have."""
+        """True if the attack changes training images or labels."""
         return self.name in ("label-flip", "backdoor")
 
     @property
     def factor(self) -> float:
-        """By what an attacker's update is multiplied, or how many standard deviations it is away."""
+        """Factor of an attacker's update, or its distance from the mean in standard deviations."""
         return self.scale or _SCALES.get(self.name, 1.0)
 
     def labels(self, classes: tuple[str, ...], labels: Ints) -> tuple[Ints, Ints]:
-        """The labels (n,) that attackers give instead of `labels`, and the rows whose class changes by it."""
+        """Return the attackers' labels (n,) in place of `labels`, and the rows whose label changes."""
         target = _class_number(classes, "target", self.target or classes[0])
         changes = labels != target
         if self.name == "label-flip" and self.source:
             source = _class_number(classes, "source", self.source)
             if source == target:
-                raise SettingError("attack.source", repr(self.source), "another class than attack.target")
+                raise SettingError("attack.source", repr(self.source), "a different class from attack.target")
             changes = labels == source
         return np.where(changes, target, labels), np.flatnonzero(changes)
 
@@ -287,7 +284,7 @@ def _class_number(classes: tuple[str, ...], key: str, name: str) -> int:
 
 
 def rounds_of(method: Method, rounds: RoundSettings) -> RoundSettings:
-    """The rounds of a method: as they are, or as many as a closed form takes, of all clients and images."""
+    """Return the rounds of a method; a closed form has its own number of rounds, with all clients and images."""
     if not method.in_closed_form:
         return rounds
     n_rounds = min(method.closed_form_rounds, rounds.rounds)
@@ -296,7 +293,7 @@ def rounds_of(method: Method, rounds: RoundSettings) -> RoundSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that drives a federation, apart from data, backbone and method."""
+    """All settings of a federation except data, backbone and method."""
 
     federation: RoundSettings = field(default_factory=RoundSettings)
     optimizer: OptimizerSettings = OptimizerSettings()
@@ -308,7 +305,7 @@ class Settings:
     attack: AttackSettings = field(default_factory=AttackSettings)
 
     def of(self, method: Method) -> "Settings":
-        """The same with the method's own optimizer, learning rate, number of rounds and class prior."""
+        """Return a copy with the method's own optimizer, learning rate, number of rounds and class prior."""
         rounds = rounds_of(method, self.federation)
         if method.in_closed_form:
             rounds = replace(rounds, batch_size=MOST)  # one release of all images
@@ -316,7 +313,7 @@ class Settings:
         return replace(self, optimizer=self.optimizer.of(method), federation=rounds, evaluation=evaluation)
 
     def in_common(self) -> "Settings":
-        """What federations side by side must agree on; all else is each one's own, and is the default here."""
+        """Return a copy with only the settings that federations side by side must share; others are defaults."""
         rounds = self.federation
         return Settings(
             RoundSettings(
@@ -337,14 +334,14 @@ class Settings:
     # Private steps of a client with n training images ------------------------------------------------------
 
     def sampling_rate(self, n: int) -> float:
-        """q, the probability with which each of the images is in a step."""
+        """Return q, the probability that an image is in a step."""
         return min(1.0, self.federation.batch_size / max(n, 1))
 
     def noisy_steps(self, n: int, epochs: int | None = None) -> int:
-        """Steps in so many epochs, by default those of a round: each image is seen once in an epoch, on average."""
+        """Return the steps of `epochs`, by default those of a round: an epoch shows each image once on average."""
         epochs = self.federation.local_epochs if epochs is None else epochs
         return max(1, round(epochs * n / self.federation.batch_size)) if n else 0
 
     def images_epsilon(self, n: int, steps: int) -> float:
-        """The epsilon that so many noisy steps spend of the images' privacy."""
+        """Return the epsilon of the images' privacy that `steps` noisy steps spend."""
         return epsilon(self.privacy.noise, steps, self.privacy.delta, self.sampling_rate(n))

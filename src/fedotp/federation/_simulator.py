@@ -1,4 +1,4 @@
-"""A whole federation on one machine: rounds of sampling, local training and aggregation (Algorithm 2)."""
+"""Simulation of a federation on one machine: rounds of sampling, local training and aggregation (Algorithm 2)."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -46,9 +46,9 @@ class Simulator(Clients):
         backdoor: Backdoor | None = None,
         kept_in: Path | None = None,
     ) -> None:
-        """A federation before its first round; clients keep what is theirs in the file `kept_in`, or in memory.
+        """Create a federation; clients' private parameters are in the file `kept_in`, by default in memory.
 
-        `novel` are images of other classes, for the view of that name; `backdoor` is what attackers need of images.
+        `novel` are images of novel classes, for the view "novel"; `backdoor` are the images of attackers.
         """
         settings = settings.of(method)
         rounds, seed = settings.federation, settings.seed
@@ -83,7 +83,7 @@ class Simulator(Clients):
         )
         self._accountant.require_room()
 
-    # What a run wants to know (`Federation` in runs/one/_loop.py) ---------------------------------------------
+    # Interface of runs (`Federation` in runs/one/_loop.py) ----------------------------------------------------
 
     @property
     def learns(self) -> bool:
@@ -99,17 +99,17 @@ class Simulator(Clients):
 
     @property
     def clients_per_round(self) -> int:
-        """How many are asked in a round, the first one apart."""
+        """Number of clients sampled in a round after the first."""
         return self.settings.federation.n_sampled(len(self.members))
 
     @property
     def images_per_round(self) -> int:
-        """Of the members' images, those of the share that takes part, in every epoch."""
+        """Expected number of training images of a round, over all epochs."""
         rounds = self.settings.federation
         return int(rounds.participation * rounds.local_epochs * self.data.train.sizes(self.members).sum())
 
     def may_go_on(self) -> bool:
-        """Whether the privacy budget has room for another round."""
+        """True if the privacy budget allows another round."""
         return self._accountant.has_room(self.round + 1)
 
     def save(self, path: Path, progress: Progress) -> None:
@@ -117,7 +117,7 @@ class Simulator(Clients):
         Checkpoint.write(path, self, progress)
 
     def facts(self) -> dict[str, Any]:
-        """Images that could not be read, views without a number, the attackers, and the privacy spent."""
+        """Return skipped images, views without a result, attackers, and the privacy spent."""
         facts: dict[str, Any] = {"skipped_images": self.data.n_skipped}
         if missing := self.tests.missing:
             facts["missing_views"] = missing
@@ -131,7 +131,7 @@ class Simulator(Clients):
     # Rounds ------------------------------------------------------------------------------------------------
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
-        """One communication round: sample, train, aggregate."""
+        """Run one communication round: sample, train, aggregate."""
         start = own_seconds()
         asked, answering = self._who_trains(self.round)
         work, lr = self.round_work(answering), self.lr
@@ -165,12 +165,12 @@ class Simulator(Clients):
         )
 
     def _release(self, params: Parameters, updates: Sequence[Parameters], n: int, round_: int) -> Parameters:
-        """The average of updates, n of them expected, made private for every client."""
+        """Average updates, n of them expected, with differential privacy for every client."""
         chance = draws(self.settings.seed, "release", round_ - 1)
         return noisy_average(params, updates, n, self.settings.privacy, chance, self._canaries)
 
     def plant(self, n: int) -> Canaries:
-        """Put n canaries into what is made private, to audit it; `fedotp.audit` does, before the first round."""
+        """Plant n canaries before the first round, to audit the privacy; used by `fedotp.audit`."""
         canaries = Canaries(n, self.members, self.settings.privacy, partial(draws, self.settings.seed, "canaries", 0))
         if self.settings.privacy.unit == "site":
             self._canaries = canaries
@@ -179,7 +179,7 @@ class Simulator(Clients):
         return canaries
 
     def _who_trains(self, round_: int) -> tuple[Ints, Ints]:
-        """Those asked in a round, and those of them who answer."""
+        """Return the clients asked in a round, and those that answer."""
         rounds, seed = self.settings.federation, self.settings.seed
         asked = rounds.sampled(self.members, round_, seed)
         return asked, rounds.survivors(asked, round_, seed)
@@ -191,37 +191,35 @@ class Simulator(Clients):
     # Evaluation --------------------------------------------------------------------------------------------
 
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
-        """What `clients` (all honest ones that took part in training, if not given) predict for their test images."""
+        """Predict the test images of `clients`, by default of all honest ones that participated in training."""
         return super().predict(self.honest if clients is None else clients, on_images)
 
     def evaluate(self, *, everyone: bool = True) -> tuple[Evaluation, Predictions]:
-        """Evaluate all that took part in training, or those drawn for this round, or those it sampled."""
+        """Evaluate all clients that participated in training, or those drawn for or sampled in this round."""
         whole = everyone and not self.task.authors.evaluate_sampled
         predictions = self.predict(None if whole else self.drawn_for_evaluation())
         if not len(predictions.row):
-            raise FedotpError(
-                "no client that trains has a test image: nothing can be evaluated; divide the data otherwise"
-            )
+            raise FedotpError("cannot evaluate: no training client has a test image; use a different partition")
         return self._count(predictions), predictions
 
     def see(self, *, everyone: bool = True, on_images: OnImages | None = None) -> list[View]:
-        """Evaluate the views that are asked for, of all that took part in training or those drawn for this round.
+        """Evaluate the requested views of all clients that participated in training, or of those drawn for this round.
 
-        The clients' own tests are `evaluate`'s; held-out clients have not joined yet.
+        The clients' own tests are in `evaluate`; held-out clients have not joined yet.
         """
         drawn = None if everyone else self.drawn_for_evaluation()
         return self.tests.see(self, self.honest if drawn is None else drawn, on_images)
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:
-        """How the controls, and the method with the class prior, do on the test images of `clients` (C,)."""
+        """Evaluate the controls, and the method with the class prior, on the test images of `clients` (C,)."""
         return self.tests.control_evaluations(self, clients)
 
     def judge(self, clients: Ints, images: Images) -> dict[str, Predictions]:
-        """What each model, by its name, makes of the `images` of `clients` (C,), ordered by client and row."""
+        """Return the predictions of each model, by name, for the `images` of `clients` (C,), by client and row."""
         return self.tests.judge(self, clients, images)
 
     def deployed(self, clients: Ints, *, new: bool = False, model: str = PERSONAL) -> Iterator[tuple[Ints, Parameters]]:
-        """What `clients` predict with under a `model` (C, ...), in groups that fit."""
+        """Yield, in groups that fit into memory, the parameters (C, ...) with which `clients` predict under `model`."""
         if model == PERSONAL:
             yield from super().deployed(clients, new=new)
             return
@@ -233,7 +231,7 @@ class Simulator(Clients):
             yield group, method.deployed(received, {})
 
     def join_held_out(self, on_images: OnImages | None = None) -> tuple[Evaluation, Predictions] | None:
-        """Let the clients join that never trained; None where there are none."""
+        """Let the held-out clients join and evaluate them; return None if there are none."""
         if not len(self.held_out):
             return None
         predictions = self.join(self.held_out, on_images)
@@ -243,16 +241,16 @@ class Simulator(Clients):
         return Evaluation.of(predictions, len(self.task.classes), self.domains)
 
     def drawn_for_evaluation(self) -> Ints | None:
-        """The clients evaluated after this round; None for all."""
+        """Return the clients evaluated after this round; None for all."""
         everyone = self.honest[self.data.test.sizes(self.honest) > 0]
         if self.task.authors.evaluate_sampled:
             return np.intersect1d(everyone, self._who_trains(self.round - 1)[0]) if self.round else None
         return self.settings.evaluation.drawn(everyone, self.round, self.settings.seed)
 
     def join(self, clients: Ints, on_images: OnImages | None = None) -> Predictions:
-        """Fit the private parameters of clients new to the federation, the shared ones frozen, and predict.
+        """Fit the private parameters of new clients, with shared ones frozen and nothing sent, and predict.
 
-        The server learns nothing of them. A method without private parameters predicts with what it is sent.
+        A method without private parameters predicts with the shared ones.
         """
         rounds = self.settings.federation
         if self.private_names:
@@ -273,10 +271,10 @@ class Simulator(Clients):
         return self.server.send(None if new else torch.from_numpy(clients).to(self.device), len(clients))
 
     def _messages(self) -> Parameters:
-        """What one client is sent, with a client axis of 1."""
+        """Return the message to one client, with a client axis of 1."""
         return self._received(np.zeros(1, np.int64))
 
 
 def message_bytes(message: Parameters) -> int:
-    """Bytes of the tensors of a message."""
+    """Return the size of a message's tensors in bytes."""
     return sum(value.numel() * value.element_size() for value in message.values())

@@ -1,4 +1,4 @@
-"""Images from anywhere: decoded within bounds, or refused in one line; greys of more than 8 bits through a window."""
+"""Safe decoding of untrusted images with limits, and windows for greys of more than 8 bits."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Pictures in DICOM files, within bounds. pydicom reads them; nothing about the patient is read.
+"""Safe reading of DICOM images by pydicom, without data of the patient.
 
 PS3.3 C.7.6.3 (pixels), C.11.1 (from stored numbers to values), C.11.2 (windows).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MOST_READS = 100_000  # of a file's elements and their values
 _MOST_COLOURS = 1 << 16  # of a palette
-_DEFLATED = b"1.2.840.10008.1.2.1.99"  # all of the file compressed: however much that may become
+_DEFLATED = b"1.2.840.10008.1.2.1.99"  # the whole file compressed, with unlimited decompressed size
 _RLE = "1.2.840.10008.1.2.5"
 _JPEGS = tuple(f"1.2.840.10008.1.2.4.{n}" for n in (50, 51, 57, 70, 90, 91))
 _NATIVE = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2")
@@ -37,41 +37,41 @@ _TAGS = [
 
 
 class DicomFile:
-    """A DICOM file that was read, its pixels not yet decoded."""
+    """A DICOM file whose pixels have not been decoded yet."""
 
     def __init__(self, content: bytes) -> None:
-        """Read all but the pixels, and refuse what is not one picture of a known kind."""
+        """Read everything except the pixels, and require a single image of a supported kind."""
         dcmread = _pydicom().dcmread
         if _DEFLATED in content:
-            raise FedotpError("a deflated DICOM file; save it with another transfer syntax")
+            raise FedotpError("deflated DICOM files are not supported; save it with another transfer syntax")
         self._file = dcmread(_Counted(content), specific_tags=list(_TAGS))
         self._kind = str(_one(self._file, "PhotometricInterpretation"))
         if self._kind not in (*_GREY, *_COLOUR, _PALETTE):
-            raise FedotpError(f"DICOM's photometric interpretation {self._kind[:40]!r} is not read")
+            raise FedotpError(f"unsupported photometric interpretation {self._kind[:40]!r} (DICOM)")
         if (n := int(self._file.get("NumberOfFrames") or 1)) != 1:
-            raise FedotpError(f"{n} frames; a picture has one: save the frame to be classified as a file of its own")
+            raise FedotpError(f"{n} frames: must be 1; save the frame to classify as a separate file")
         self.size = int(_one(self._file, "Columns")), int(_one(self._file, "Rows"))
         self._syntax = str(self._file.file_meta.get("TransferSyntaxUID") or _NATIVE[0])
 
     @property
     def n_pixels(self) -> int:
-        """Pixels that are unfolded."""
+        """Number of pixels."""
         return self.size[0] * self.size[1]
 
     @property
     def jpeg(self) -> bytes:
-        """The JPEG file in it, if there is one: its size is its own, and must be looked at before it is decoded."""
+        """Embedded JPEG file, if any; its size must be checked before it is decoded."""
         return self._frame() if self._syntax in _JPEGS else b""
 
     def picture(self) -> Image.Image:
-        """Decode it: RGB, or greys that know what they mean."""
+        """Decode the image: RGB, or greys with their `Greys`."""
         if self._kind in _GREY:
             return self._grey()
         pixels, kind = self._pixels()
         if self._kind == _PALETTE:
             pixels, kind = self._coloured(pixels), "RGB"
         if kind != "RGB" or pixels.ndim != 3 or pixels.dtype.itemsize > 2:
-            raise FedotpError(f"DICOM's photometric interpretation {kind} is not read with {pixels.dtype} numbers")
+            raise FedotpError(f"unsupported photometric interpretation {kind} with {pixels.dtype} pixels (DICOM)")
         bits = 16 if self._kind == _PALETTE and pixels.dtype.itemsize == 2 else int(_one(self._file, "BitsStored"))
         return Image.fromarray((pixels >> max(0, bits - 8)).astype("uint8"))
 
@@ -81,23 +81,23 @@ class DicomFile:
         return next(generate_frames(self._file.PixelData, number_of_frames=1))
 
     def _pixels(self) -> "tuple[NDArray[Any], str]":
-        """Stored numbers (H, W) or (H, W, 3), and what they are: luminance and chrominance have become RGB."""
+        """Return stored numbers (H, W) or (H, W, 3) and their kind; luminance and chrominance are converted to RGB."""
         from pydicom.pixels.decoders.base import get_decoder
 
         if self._syntax == _RLE:
             self._require_short_runs()
         elif self._syntax not in (*_JPEGS, *_NATIVE):
-            raise FedotpError(f"DICOM's transfer syntax {self._syntax[:64]} is not read")
+            raise FedotpError(f"unsupported transfer syntax {self._syntax[:64]} (DICOM)")
         decoder = get_decoder(self._syntax)
         if not decoder.is_available:
             raise MissingPackageError(
-                f"reading DICOM's transfer syntax {self._syntax} needs: pip install pylibjpeg pylibjpeg-libjpeg"
+                f"the transfer syntax {self._syntax} (DICOM) needs: pip install pylibjpeg pylibjpeg-libjpeg"
             )
         pixels, facts = decoder.as_array(self._file, index=0)
         return pixels, str(facts["photometric_interpretation"])
 
     def _require_short_runs(self) -> None:
-        """Refuse runs that would become more than the picture has: two bytes can stand for 128."""
+        """Require that runs do not expand to more pixels than the image has: two bytes can encode 128."""
         frame, most = self._frame(), self.size[0] * self.size[1]
         starts = [int.from_bytes(frame[i : i + 4], "little") for i in range(4, 64, 4)]
         starts = [start for start in starts if start]
@@ -108,7 +108,7 @@ class DicomFile:
                 n += head + 1 if head < 128 else 257 - head if head > 128 else 0
                 at += head + 2 if head < 128 else 2 if head > 128 else 1
                 if n > most + 1:
-                    raise FedotpError("runs of more pixels than the picture has")
+                    raise FedotpError("run-length encoding of more pixels than the image has")
 
     def _coloured(self, pixels: "NDArray[Any]") -> "NDArray[Any]":
         from pydicom.pixels.processing import apply_color_lut
@@ -118,9 +118,9 @@ class DicomFile:
         return coloured[..., :3]
 
     def _require_short_segments(self) -> None:
-        """Refuse a palette in segments (PS3.3 C.7.9.2) that expand to too many colours: six bytes can stand for 65,535.
+        """Limit the colours of a segmented palette (PS3.3 C.7.9.2), in which six bytes can encode 65,535.
 
-        Segments that refer to others are refused, too.
+        Segments that refer to other segments are not supported.
         """
         import numpy as np
 
@@ -134,19 +134,19 @@ class DicomFile:
             while at + 1 < len(numbers):
                 kind, length = int(numbers[at]), int(numbers[at + 1])
                 if kind > 1 or not length:
-                    raise FedotpError(f"a palette with a segment of kind {kind} and length {length} is not read")
+                    raise FedotpError(f"unsupported palette segment of kind {kind} and length {length}")
                 n += length
                 if n > _MOST_COLOURS:
-                    raise FedotpError(f"a palette whose segments expand to more than {_MOST_COLOURS:,} colours")
+                    raise FedotpError(f"the palette must have at most {_MOST_COLOURS:,} colours")
                 at += 2 + (length if kind == 0 else 1)
 
     def _grey(self) -> Image.Image:
-        """Numbers from 0 on; where they are not what is meant, the file says what is."""
+        """Return greys as numbers from 0, with the file's conversion to values in their `Greys`."""
         import numpy as np
 
         numbers, _ = self._pixels()
         if numbers.ndim != 2:
-            raise FedotpError(f"{self._kind} with {numbers.shape[-1]} numbers a pixel")
+            raise FedotpError(f"{self._kind} must have 1 number per pixel, got {numbers.shape[-1]}")
         values = self._functional("PixelValueTransformationSequence")
         slope, intercept = (
             _number(values, key, usual) for key, usual in (("RescaleSlope", 1), ("RescaleIntercept", 0))
@@ -168,7 +168,7 @@ class DicomFile:
         return Greys((ends[0], ends[1]), offset=least, inverted=inverted, by_data=True, **facts).attach(image)  # type: ignore[arg-type]
 
     def _looked_up(self, numbers: "NDArray[Any]") -> "tuple[NDArray[Any], int, bool]":
-        """What the modality's table makes of stored numbers, its bits, and that they have no sign."""
+        """Apply the modality table to stored numbers; return values, bits and signedness."""
         table = _table(self._file.ModalityLUTSequence[0])
         places = numbers.astype("int64") - table.first
         return table.greys[places.clip(0, len(table.greys) - 1)], table.white.bit_length(), False
@@ -181,7 +181,7 @@ class DicomFile:
         return ends[0], ends[1]
 
     def _window(self) -> Window | Table | None:
-        """The file's own: the first table, else the first of its windows."""
+        """Return the first table of the file, else its first window."""
         of = self._functional("FrameVOILUTSequence")
         if of.get("VOILUTSequence"):
             return _table(of.VOILUTSequence[0])
@@ -191,12 +191,12 @@ class DicomFile:
         window = Window(_number(of, "WindowCenter", 0), _number(of, "WindowWidth", 0), function)
         if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID") or not window.is_sound:
             raise FedotpError(
-                f"a window of centre {window.centre:g}, width {window.width:g}, {str(function)[:20]} in the file"
+                f"invalid window in the file: centre {window.centre:g}, width {window.width:g}, {str(function)[:20]}"
             )
         return window
 
     def _functional(self, name: str) -> "Dataset":
-        """Where the values of the sequence `name` are said: of the frame, of all frames, or in the file itself."""
+        """Return the item with the values of the sequence `name`: of the frame, of all frames, or the file itself."""
         for groups in ("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"):
             for item in (self._file.get(groups) or [])[:1]:
                 if item.get(name):
@@ -206,7 +206,7 @@ class DicomFile:
 
 
 class _Counted(io.BytesIO):
-    """Bytes of a file; one in a million of tiny elements takes more memory than it has bytes."""
+    """Bytes of a file with a limit of reads, because very many small elements would exhaust the memory."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
@@ -215,7 +215,7 @@ class _Counted(io.BytesIO):
     def read(self, size: int | None = -1, /) -> bytes:
         self._n_reads += 1
         if self._n_reads > _MOST_READS:
-            raise FedotpError(f"more than {_MOST_READS:,} elements in a DICOM file")
+            raise FedotpError(f"the DICOM file has more than {_MOST_READS:,} elements")
         return super().read(size)
 
 
@@ -223,28 +223,28 @@ def _pydicom() -> Any:
     try:
         import pydicom
     except ImportError as error:
-        raise MissingPackageError("reading DICOM needs pydicom: pip install 'fedotp[medical]'") from error
+        raise MissingPackageError("DICOM images need pydicom: pip install 'fedotp[medical]'") from error
     return pydicom
 
 
 def _one(of: "Dataset", key: str) -> Any:
     if (value := of.get(key)) is None:
-        raise FedotpError(f"a DICOM file without {key}")
+        raise FedotpError(f"the DICOM file has no {key}")
     return value
 
 
 def _number(of: "Dataset", key: str, usual: float) -> float:
-    """A number, the first where there are several."""
+    """Return a number, the first if there are several."""
     value = of.get(key)
     value = value[0] if hasattr(value, "__len__") and not isinstance(value, str) else value
     number = usual if value is None else float(value)
     if not math.isfinite(number):
-        raise FedotpError(f"{key} {number} in a DICOM file")
+        raise FedotpError(f"{key} = {number}: must be finite (DICOM)")
     return number
 
 
 def _table(item: "Dataset") -> Table:
-    """A table of greys: how many, of which value the first is, of how many bits."""
+    """Read a table of greys with its descriptor: length, first value, bits."""
     import numpy as np
 
     n, first, bits = (int(value) for value in _one(item, "LUTDescriptor"))
@@ -253,5 +253,5 @@ def _table(item: "Dataset") -> Table:
         data = np.frombuffer(data, np.uint8 if bits <= 8 and len(data) < 2 * n else "<u2")
     greys = np.atleast_1d(np.asarray(data))
     if not 1 <= n <= len(greys) or not 1 <= bits <= 16:
-        raise FedotpError(f"a table of {len(greys)} greys in a DICOM file that should be {n} of {bits} bits")
+        raise FedotpError(f"a table in the DICOM file must have {n} greys of {bits} bits, got {len(greys)}")
     return Table(first, greys[:n].astype(np.uint16), (1 << bits) - 1)

@@ -1,7 +1,6 @@
-"""Greys of more than 8 bits: what their numbers mean, and the window through which they become 8 bits.
+"""Greys of more than 8 bits, and their conversion to 8 bits by a window.
 
-NumPy is imported when there is such a picture: decoding processes start faster without. The command line knows windows,
-and needs no Pillow for it.
+NumPy and Pillow are imported on first use, so that decoding processes and the command line start faster.
 """
 
 import math
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 WINDOW = "file"
-"""The window unless another one is asked for: what the file says."""
+"""The default window: that of the file."""
 
 RIGHT_WINDOW = '"file", "full", "data", centre/width such as "40/400", or from..to such as "0..4095"'  # for messages
 RIGHT_WINDOWS = '"oslo=-600/1500, bergen=0..65535"'
-_KEY = "greys"  # in the info of a picture
+_KEY = "greys"  # in the info of an image
 _AT_A_TIME = 1 << 20  # pixels
 _NUMBER = r"(-?\d{1,12}(?:\.\d{1,6})?)"
 _CENTRE_WIDTH = re.compile(rf"{_NUMBER}/{_NUMBER}")
@@ -34,7 +33,7 @@ Function = Literal["LINEAR", "LINEAR_EXACT", "SIGMOID"]
 
 
 class Window(NamedTuple):
-    """Values about `centre` become greys from black to white: DICOM's three functions, PS3.3 C.11.2.1.2."""
+    """Conversion of values around `centre` to greys by one of DICOM's functions (PS3.3 C.11.2.1.2)."""
 
     centre: float
     width: float
@@ -42,11 +41,11 @@ class Window(NamedTuple):
 
     @classmethod
     def between(cls, low: float, high: float) -> "Window":
-        """`low` is black and `high` is white; between equal ones there is one step."""
+        """Return the window from `low` (black) to `high` (white); equal ones give a step."""
         return cls((low + high) / 2, high - low, "LINEAR_EXACT")
 
     def shares(self, values: "Floats") -> "Floats":
-        """Of white: from 0 to 1."""
+        """Convert values to greys from 0 (black) to 1 (white)."""
         import numpy as np
 
         if self.function == "SIGMOID":
@@ -59,32 +58,32 @@ class Window(NamedTuple):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The values that become black and white, beyond which all are the same."""
+        """Values of black and white, beyond which all values are clipped."""
         middle, width = self._line if self.function != "SIGMOID" else (0, math.inf)
         return middle - width / 2, middle + width / 2
 
     @property
     def _line(self) -> tuple[float, float]:
-        """The middle and the width of the linear functions."""
+        """Middle and width of the linear functions."""
         return (self.centre - 0.5, self.width - 1) if self.function == "LINEAR" else (self.centre, self.width)
 
     @property
     def is_sound(self) -> bool:
-        """Whether the width is one that the function can have."""
+        """True if centre and width are valid for the function."""
         least = self.width >= 1 if self.function == "LINEAR" else self.width > 0
         return least and math.isfinite(self.width) and math.isfinite(self.centre)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """DICOM's other kind of window: the grey of every value from `first` on, `white` at most."""
+    """DICOM's window by a table: the greys of all values from `first` on, at most `white`."""
 
     first: int
     greys: "NDArray[np.uint16]"
     white: int
 
     def shares(self, values: "Floats") -> "Floats":
-        """Of white: from 0 to 1."""
+        """Convert values to greys from 0 (black) to 1 (white)."""
         import numpy as np
 
         places = np.rint(values).astype(np.int64) - self.first
@@ -93,14 +92,14 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Greys:
-    """What the numbers of a picture mean: value = slope * (number + offset) + intercept.
+    """Meaning of the numbers in an image: value = slope * (number + offset) + intercept.
 
     Attributes:
-        full: the least and the largest value that the bit depth has room for; None for numbers of 32 bits and floats.
-        window: the file's own; without one, "file" means the values of the picture itself where `by_data`, as for
-            viewers of DICOM, and the full range otherwise.
-        inverted: the least value is white.
-        padding: values from .. to that are not of the picture.
+        full: range of values of the bit depth; None for numbers of 32 bits and floats.
+        window: window of the file. Without one, "file" is the range of the image's values if `by_data`, as in DICOM
+            viewers, else the full range.
+        inverted: the smallest value is white.
+        padding: range of values outside the object.
     """
 
     full: tuple[float, float] | None = (0, 65535)
@@ -113,13 +112,13 @@ class Greys:
     padding: tuple[float, float] | None = None
 
     def attach(self, image: "Image.Image") -> "Image.Image":
-        """The picture, with this said of it; the pictures that are made of it have it, too."""
+        """Attach this to the image; images derived from it inherit it."""
         image.info[_KEY] = self
         return image
 
 
 def read_window(text: str) -> Window | None:
-    """The window that `text` gives in numbers; None for those with a name. Others are refused."""
+    """Parse a window in numbers; return None for a named window."""
     if text in ("file", "full", "data"):
         return None
     if match := _CENTRE_WIDTH.fullmatch(text):
@@ -127,23 +126,23 @@ def read_window(text: str) -> Window | None:
     elif match := _FROM_TO.fullmatch(text):
         window = Window.between(float(match[1]), float(match[2]))
     if not match or not window.is_sound:
-        raise FedotpError(f"window {text[:40]!r}: must be {RIGHT_WINDOW}")
+        raise FedotpError(f"window = {text[:40]!r}: must be {RIGHT_WINDOW}")
     return window
 
 
 def read_windows(text: str) -> dict[str, str]:
-    """The windows of single sites, such as "oslo=-600/1500, bergen=0..65535"."""
+    """Parse windows of single sites, such as "oslo=-600/1500, bergen=0..65535"."""
     parts = [part.rpartition("=") for part in text.split(",") if part.strip()]
     windows = {site.strip(): window.strip() for site, _, window in parts}
     for site, window in windows.items():
-        read_window(window)  # or refused
+        read_window(window)  # raises if invalid
         if not site:
-            raise FedotpError(f"window {window!r}: must be of a site, as in {RIGHT_WINDOWS}")
+            raise FedotpError(f"window {window!r}: must have a site, as in {RIGHT_WINDOWS}")
     return windows
 
 
 def largest_share(image: "Image.Image", window: str = WINDOW) -> float:
-    """How much of its bit depth a picture uses where the window is all of it; 1 where it is not."""
+    """Return the used share of the bit depth if the window is its full range, else 1."""
     greys = _greys_of(image)
     if greys.full is None or _window(image, greys, window) != Window.between(*greys.full):
         return 1
@@ -152,9 +151,9 @@ def largest_share(image: "Image.Image", window: str = WINDOW) -> float:
 
 
 def clipped_share(image: "Image.Image", window: str = WINDOW) -> float:
-    """How many of a picture's pixels the window makes all black or all white.
+    """Return the share of pixels that the window clips, without padding and pixels of the smallest value.
 
-    Padding and pixels of the least value do not count: they are what is around the object.
+    The latter are usually outside the object.
     """
     greys = _greys_of(image)
     seen = _window(image, greys, window)
@@ -170,7 +169,7 @@ def clipped_share(image: "Image.Image", window: str = WINDOW) -> float:
 
 
 def eight_bits(image: "Image.Image", window: str = WINDOW) -> "Image.Image":
-    """Greys of more bits through a window, 0 to 255; a few rows at a time, as the numbers between take much room."""
+    """Convert greys to 8 bits by a window, a few rows at a time to limit the memory."""
     import numpy as np
     from PIL import Image
 
@@ -184,7 +183,7 @@ def eight_bits(image: "Image.Image", window: str = WINDOW) -> "Image.Image":
 
 
 def _greys_of(image: "Image.Image") -> Greys:
-    """What is known of the numbers; a stranger may have put anything under the name."""
+    """Return the image's `Greys`, or a default; untrusted images may have any value under its key."""
     greys = image.info.get(_KEY)
     if isinstance(greys, Greys):
         return greys
@@ -202,7 +201,7 @@ def _window(image: "Image.Image", greys: Greys, window: str) -> Window | Table:
 
 
 def _extent(image: "Image.Image", greys: Greys) -> tuple[float, float]:
-    """The least and the largest value of a picture, without padding."""
+    """Return the smallest and the largest value of an image, without padding."""
     low, high = math.inf, -math.inf
     for _, values in _values(image, greys):
         values = _within(values, greys)
@@ -211,7 +210,7 @@ def _extent(image: "Image.Image", greys: Greys) -> tuple[float, float]:
 
 
 def _within(values: "Floats", greys: Greys) -> "Floats":
-    """Those (n,) of the values (h, W) that are finite and no padding."""
+    """Select the values (n,) of (h, W) that are finite and not padding."""
     import numpy as np
 
     if greys.padding is not None:
@@ -220,7 +219,7 @@ def _within(values: "Floats", greys: Greys) -> "Floats":
 
 
 def _values(image: "Image.Image", greys: Greys) -> "Iterator[tuple[slice, Floats]]":
-    """The values of a picture, some rows at a time (h, W)."""
+    """Yield the values of an image, some rows (h, W) at a time."""
     import numpy as np
 
     numbers = np.asarray(image)  # (H, W)

@@ -1,4 +1,4 @@
-"""The methods that there are: fedotp's, those of files that the user names, those of packages that are installed."""
+"""Registry of methods: fedotp's own, those of imported files, and those of installed packages."""
 
 from importlib.metadata import EntryPoint
 
@@ -22,21 +22,21 @@ from fedotp.methods._promptfolio import PromptFolio
 from fedotp.methods._ridge import FedCOF, Ridge
 
 GROUP = "fedotp.methods"
-"""The entry points by which an installed package brings methods: `name = "package.module:Class"`."""
+"""Group of entry points of methods in installed packages: `name = "package.module:Class"`."""
 
 _brought: dict[type[Method], EntryPoint] = {}
 
 
 class Methods(dict[str, type[Method]]):
-    """Methods by name; what is assigned is looked at, and fedotp's own stay."""
+    """Methods by name; assignments are checked and cannot replace fedotp's own."""
 
     def __setitem__(self, name: str, method: type[Method]) -> None:
         if not (isinstance(method, type) and issubclass(method, Method)):
-            raise FedotpError(f"METHODS[{name!r}] must be a class made from Method, not {one_line(repr(method), 80)}")
+            raise FedotpError(f"METHODS[{name!r}] must be a subclass of Method, got {one_line(repr(method), 80)}")
         if getattr(method, "name", None) != name:
-            raise FedotpError(f"METHODS[{name!r}] is a method that calls itself {getattr(method, 'name', None)!r}")
+            raise FedotpError(f"METHODS[{name!r}]: its name must be {name!r}, got {getattr(method, 'name', None)!r}")
         if _is_ours(self.get(name)):
-            raise FedotpError(f"fedotp itself has a method {name}; give {method.__qualname__} another name")
+            raise FedotpError(f"fedotp already has a method {name}; rename {method.__qualname__}")
         super().__setitem__(name, method)
 
 
@@ -65,11 +65,11 @@ METHODS = Methods(
         PersonalRidge,
     )
 )
-"""Every method by the name a configuration uses; those of installed packages from when they are first asked for."""
+"""Methods by their names in configurations; those of installed packages are added on first use."""
 
 
 def find_method(name: str) -> type[Method] | None:
-    """The method of that name, imported if need be; None if there is none."""
+    """Return the method of this name, imported if necessary; None if there is none."""
     import_named()
     if name not in METHODS and (brought := bring(GROUP, name, "method")):
         METHODS[name], entry = brought
@@ -78,13 +78,13 @@ def find_method(name: str) -> type[Method] | None:
 
 
 def method_names() -> tuple[str, ...]:
-    """The names of all methods, those of installed packages included, which are not imported for it."""
+    """Return the names of all methods, including those of installed packages, without importing these."""
     import_named()
     return tuple(dict.fromkeys([*METHODS, *offered(GROUP)]))
 
 
 def origin_of(method: type[Method]) -> dict[str, str]:
-    """Where a method that is not fedotp's own came from, for records: package, module, file and its SHA-256."""
+    """Return the origin of an external method for records: package, module, file and its SHA-256."""
     if _is_ours(method):
         return {}
     return origin(_brought.get(method)) | source_of(method.__module__)

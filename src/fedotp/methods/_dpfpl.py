@@ -1,4 +1,4 @@
-"""DP-FPL: a private prompt that learns through factors of low rank, so that little noise hides much."""
+"""DP-FPL: a private prompt trained through low-rank factors, which need less noise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,25 +22,25 @@ _DIVISOR = 10  # of gradients, in the authors' code
 
 @dataclass(frozen=True)
 class DPFPL(Method):
-    """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G averaged and p_L kept.
+    """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G shared and p_L private.
 
-    In every step one power iteration takes p_L apart: u (s, k) has orthonormal columns, v (k, d) orthonormal rows that
-    span those of u' p_L, and what is left, r = p_L - u v, stays. The loss of p_G + u v + r has gradients g_u and g_v,
-    and p_L follows
+    In every step one power iteration factorises p_L: u (s, k) has orthonormal columns, v (k, d) orthonormal rows that
+    span those of u' p_L, and the residual r = p_L - u v is constant. With the gradients g_u and g_v of the loss of
+    p_G + u v + r, the gradient of p_L is
 
         g_u v + u g_v - u u' g_u v,
 
-    its gradient without the part that is outside of both spans. With the `variant` "code" the last term is added, and
+    the full gradient without its part outside both spans. With the `variant` "code" the last term is added instead, and
     all gradients are divided by 10, as in the authors' code.
 
-    Corrected: the paper's epsilon assumes that every image's gradient is clipped, and its code clips their mean, which
-    promises nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
-    the gradients of p_G, u and v of every image are clipped as one, noise is added to their sums, and an accountant
-    says what was spent. Without it, this is the method without privacy.
+    Correction: the paper's epsilon assumes clipping of every image's gradient, but its code clips their mean, which
+    guarantees nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
+    the gradients of p_G, u and v of every image are clipped together, noise is added to their sums, and an accountant
+    computes epsilon. With other settings the method has no privacy.
 
     Attributes:
-        rank: k, of the factors.
-        variant: the step of p_L as in the "paper", or as in the authors' "code".
+        rank: rank k of the factors.
+        variant: gradient of p_L as in the "paper" or in the authors' "code".
     """
 
     rank: int = 8
@@ -56,19 +56,19 @@ class DPFPL(Method):
 
     @property
     def global_part(self) -> Method:
-        """p_G alone."""
+        """PromptFL with p_G alone."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """p_G (1, s, d), under the name that `global_part` gives its own."""
+        """Return p_G (1, s, d), under the name that `global_part` uses."""
         return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
-        """p_L (1, s, d); (1, K, s, d) with vectors per class."""
+        """Return p_L (1, s, d); (1, K, s, d) with vectors per class."""
         return {"local": normal(task, "dp-fpl local", *task.contexts(1).shape, std=STD)}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """p_G + p_L; in a step by p_L's factors, r = p_L - u v held fixed."""
+        """Return p_G + p_L; in a training step as a function of the factors, with r constant."""
         prompt = params["prompt"] + params["local"]
         if "u" in params:
             product = params["u"] @ params["v"]
@@ -76,12 +76,12 @@ class DPFPL(Method):
         return (Prompt(Kind.BOTH, prompt),)
 
     def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
-        """u and v in place of p_L."""
+        """Return u and v in place of p_L."""
         found = super().leaves(params, [name for name in names if name != "local"])
         return found if "local" not in names else found | dict(zip("uv", self._factors(params["local"]), strict=True))
 
     def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
-        """Of p_L from those of u and v."""
+        """Compute the gradient of p_L from those of u and v."""
         sign, divisor = (-1, 1) if self.variant == "paper" else (1, _DIVISOR)
         found = {name: value / divisor for name, value in found.items()}
         if "u" not in leaves:
@@ -90,14 +90,14 @@ class DPFPL(Method):
         return found | {"local": of_u @ v + u @ (of_v + sign * u.mT @ of_u @ v)}
 
     def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
-        """u (..., s, k) and v (..., k, d) of p_L (..., s, d), by one power iteration."""
+        """Compute u (..., s, k) and v (..., k, d) of p_L (..., s, d) by one power iteration."""
         *_, n_ctx, width = local.shape
         u = _orthonormal(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device))
         return u, _orthonormal(local.mT @ u).mT
 
 
 def _orthonormal(columns: Tensor) -> Tensor:
-    """Columns (..., s, k) made orthonormal one after the other, in steps that a GPU can record."""
+    """Orthonormalise columns (..., s, k) by Gram-Schmidt, which a CUDA graph can capture."""
     found: list[Tensor] = []
     for column in columns.unbind(-1):
         for other in found:
@@ -108,6 +108,6 @@ def _orthonormal(columns: Tensor) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _start(width: int, rank: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Where power iterations begin: the same random directions (d, k) always."""
+    """Return the fixed random start (d, k) of power iterations."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(width, rank, dtype=torch.float64, generator=generator).to(device, dtype)

@@ -1,4 +1,4 @@
-"""PromptFL + FedAMP: the server mixes for each client the prompts of clients like it."""
+"""PromptFL + FedAMP: for each client the server mixes the prompts of similar clients."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,24 +14,22 @@ from fedotp.methods._task import Task
 
 @dataclass(frozen=True)
 class PromptFLAmp(Method):
-    """Huang et al., AAAI 2021, on prompts.
+    """Huang et al., AAAI 2021, applied to prompts.
 
-    The server keeps every client's last prompt P_i and sends it the mixture
+    The server stores every client's last prompt P_i and sends it the mixture
 
         u_i = sum_j xi_ij P_j,   xi_ij = alpha A'(||P_i - P_j||^2) for j != i,   xi_ii = 1 - sum_{j != i} xi_ij,
 
     with A(x) = 1 - exp(-x / sigma); the client minimises its loss + lambda / (2 alpha) ||P - u_i||^2, starting from
-    u_i, and predicts with the result.
-
-    The description gives no values, and the right ones depend on the scale of prompts. So the options here are free of
-    scale. A new client is sent the mean of all prompts.
+    u_i, and predicts with the result. The paper gives no values, and good ones depend on the scale of prompts, so the
+    options here are independent of it. A new client receives the mean of all prompts.
 
     Attributes:
-        strength: c, how much of the others' prompts is mixed in. It means alpha = c sigma / n, that is
-            xi_ij = c / n exp(-||P_i - P_j||^2 / sigma), with n the clients that have sent a prompt: at c = 1 and equal
-            prompts the mixture is the mean.
-        sigma: the squared distance at which prompts count as far from each other, 0 for the mean of these distances.
-        mu: lambda / alpha, how strongly a client is drawn to its mixture.
+        strength: weight c of other clients' prompts: xi_ij = c / n exp(-||P_i - P_j||^2 / sigma), that is
+            alpha = c sigma / n, with n clients that have sent a prompt. With c = 1 and equal prompts the mixture is the
+            mean.
+        sigma: squared distance at which similarity falls to 1/e; 0 for the mean squared distance.
+        mu: weight lambda / alpha of the penalty on the distance from the mixture.
     """
 
     strength: float = 1.0
@@ -50,7 +48,7 @@ class PromptFLAmp(Method):
         require_from(0, MOST, "method.mu", self.mu)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The last prompt of every client (n, 1, s, d), and who has sent one (n,)."""
+        """Return the last prompt of every client (n, 1, s, d), and flags (n,) of the clients that have sent one."""
         start = task.contexts(1)
         return {
             "prompts": start.expand(n_clients, *start.shape).clone(),
@@ -58,27 +56,27 @@ class PromptFLAmp(Method):
         }
 
     def private(self, task: Task) -> Parameters:
-        """The client's own prompt (1, s, d): kept to predict with, and also sent."""
+        """Return the client's prompt (1, s, d), which predicts and is also sent."""
         return {"prompt": task.contexts(1)}
 
     def start(self, received: Parameters, private: Parameters) -> Parameters:
-        """Training starts from the mixture."""
+        """Start training from the mixture."""
         return {"prompt": received["mixture"]}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The client's own."""
+        """Return the client's own prompt."""
         return (Prompt(Kind.LOCAL, params["prompt"]),)
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
-        """Prediction uses the client's own prompt, not the mixture."""
+        """Predict with the client's own prompt, not the mixture."""
         return private
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
-        """mu / 2 times the squared distance from the mixture, (C,)."""
+        """Return mu / 2 times the squared distance from the mixture, (C,)."""
         return self.mu / 2 * (params["prompt"] - received["mixture"]).square().flatten(1).sum(1)
 
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
-        """Every client's mixture (C, 1, s, d)."""
+        """Return every client's mixture (C, 1, s, d)."""
         prompts, sent = server["prompts"], server["sent"] > 0
         if clients is None:
             mean = (prompts[sent] if sent.any() else prompts).mean(0)
@@ -88,7 +86,7 @@ class PromptFLAmp(Method):
             return {"mixture": prompts[clients]}
         squared = torch.cdist(own, known).square()  # (C, known)
         others = clients[:, None] != sent.nonzero().flatten()
-        # Over all pairs of them: a client's mixture must not depend on the clients that are served beside it.
+        # Over all pairs: a client's mixture must not depend on the other clients of the call.
         spread = 2 * (known - known.mean(0)).square().sum() / max(len(known) - 1, 1)
         sigma = self.sigma or float(spread) or 1.0
         xi = torch.where(others, self.strength / len(known) * torch.exp(-squared / sigma), 0.0)
@@ -96,7 +94,7 @@ class PromptFLAmp(Method):
         return {"mixture": mixture.to(prompts.dtype).view(-1, *prompts.shape[1:])}
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """Keep what was sent."""
+        """Store the sent prompts."""
         prompts, sent = server["prompts"].clone(), server["sent"].clone()
         prompts[clients] = uploads["prompt"].to(prompts.dtype)
         sent[clients] = 1

@@ -1,4 +1,4 @@
-"""FedCLIP: no prompt is learned, but an adapter on the image's feature, averaged by the server."""
+"""FedCLIP: an averaged adapter of the image feature, without learned prompts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,25 +14,23 @@ from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._task import Task
 
-_NEVER = -1e4  # as a cosine: its probability is 0, and its gradient a number
+_NEVER = -1e4  # as a cosine: probability 0 with a finite gradient
 
 
 @dataclass(frozen=True)
 class FedCLIP(Method):
-    """Lu et al., IEEE Data Engineering Bulletin 2023: attention over the numbers of the pooled feature f.
+    """Lu et al., IEEE Data Engineering Bulletin 2023: attention over the components of the pooled feature f.
 
         A(f) = softmax(W_2 tanh(W_1 f + b_1) + b_2),   score_k = cos(A(f) * f, z_k), z_k of the hand-written caption.
 
-    Every client counts alike in the average, whatever it has of images. With the `variant` "paper" f has length 1, and
-    the loss is the cross-entropy over classes that all methods here have. In the authors' "code" f enters the adapter
-    as the tower gives it, and the loss is CLIP's own over the B images of a batch and the captions of their classes:
-    every image is to find its caption among the B, and every caption its image, though others may have the same.
-
-    The authors train with Adam, a learning rate of 5e-5, betas of 0.9 and 0.98, an epsilon of 1e-6 and a weight decay
-    of 0.2.
+    The average over clients is unweighted. With the `variant` "paper" f has length 1, and the loss is the cross-entropy
+    over classes, as for all methods here. With "code", as in the authors' code, f is not normalised before the adapter,
+    and the loss is CLIP's contrastive loss over the B images of a batch and the captions of their classes, although
+    several images may have the same caption. The authors train with Adam, a learning rate of 5e-5, betas of 0.9 and
+    0.98, an epsilon of 1e-6 and a weight decay of 0.2.
 
     Attributes:
-        variant: the loss and the adapter's input as in the "paper", or as in the authors' "code".
+        variant: loss and input of the adapter as in the "paper" or in the authors' "code".
     """
 
     variant: Literal["paper", "code"] = "paper"
@@ -47,21 +45,21 @@ class FedCLIP(Method):
         require_choices(self, "method.")
 
     def own_lr(self, rate: Rate) -> float:
-        """On the bundled backbone the authors' loss wants smaller steps."""
+        """Return a smaller rate for the authors' loss on the bundled backbone."""
         return 0.001 if self.variant == "code" and rate != "paper" else super().own_lr(rate)
 
     @property
     def couples_images(self) -> bool:
-        """In the authors' loss the images of a batch are each other's wrong answers."""
+        """True for the authors' loss, in which the images of a batch are negatives of each other."""
         return self.variant == "code"
 
     @property
     def global_part(self) -> Method:
-        """Everything: clients keep nothing private."""
+        """The method itself: clients keep nothing private."""
         return self
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """W_1, W_2 (e, e) and b_1, b_2 (e,), drawn as torch.nn.Linear draws them."""
+        """Return W_1, W_2 (e, e) and b_1, b_2 (e,), initialised like torch.nn.Linear."""
         width = task.clip.config.embed_dim
         generator = torch.Generator().manual_seed(task.seed)
         return {
@@ -73,11 +71,11 @@ class FedCLIP(Method):
         }
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The captions."""
+        """Return the captions."""
         return (Prompt(Kind.CAPTION, None),)
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """Cosines of adapted images with the captions, (C, B, K)."""
+        """Compute the cosines of adapted images and captions, (C, B, K)."""
         image = batch.image.pooled if self.variant == "code" else F.normalize(batch.image.pooled, dim=-1)
         hidden = _linear(image, params, "first").tanh()
         return pooled_score(_linear(hidden, params, "second").softmax(-1) * image, classes)
@@ -85,7 +83,7 @@ class FedCLIP(Method):
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """The cross-entropy over classes, or over the pairs of the batch in both directions."""
+        """Return the cross-entropy over classes, or over the pairs of the batch in both directions."""
         if self.variant == "paper":
             return super().terms(task, params, received, batch, classes)
         scores, counted = self.score(task, params, batch, classes), batch.labels >= 0
@@ -93,14 +91,14 @@ class FedCLIP(Method):
         pairs = scores.gather(2, at)  # (C, B, B): images by captions
         pairs = pairs.masked_fill(~(counted[:, :, None] & counted[:, None]), _NEVER)
         own = torch.where(counted, torch.arange(pairs.shape[1], device=pairs.device), -1)
-        both = batch._replace(labels=own, prior=None)  # pairs are compared, not classes
+        both = batch._replace(labels=own, prior=None)  # over pairs, not classes
         return [(self._fit(task, both, pairs) + self._fit(task, both, pairs.mT)) / 2]
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """The mean over clients."""
+        """Return the unweighted mean over clients."""
         return super().aggregate(server, clients, uploads, torch.ones_like(weights))
 
 
 def _linear(x: Tensor, params: Parameters, layer: str) -> Tensor:
-    """W x + b of each client's own layer: (C, B, e)."""
+    """Apply each client's own layer, W x + b: (C, B, e)."""
     return x @ params[f"{layer}_weight"].mT + params[f"{layer}_bias"].unsqueeze(1)

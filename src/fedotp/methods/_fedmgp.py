@@ -1,4 +1,4 @@
-"""FedMGP: several short prompts for each client, of which it draws those it shares."""
+"""FedMGP: several short prompts per client, of which it shares a random selection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,31 +23,29 @@ _COLDEST = 1e-6
 
 @dataclass(frozen=True)
 class FedMGP(Method):
-    """Bo et al., NeurIPS 2025, its text prompts: G groups of few vectors, which predict with their mean score.
+    """Bo et al., NeurIPS 2025, text prompts only: G groups of few vectors, whose scores are averaged.
 
     With P_g the groups, loss = mean_g CE(P_g) + `diversity` times their mean pairwise cosine (`variant` "paper").
 
     After a round a client draws `drawn` groups without replacement, with probabilities softmax(c / tau), c a group's
     largest cosine with a group that the server sent. It sends them in the order of the draw; the server averages the
-    first ones, the second ones, and so on. What was drawn is overwritten by what the server sends next. So a client
-    keeps the groups that it did not draw, and which they are needs no remembering. Cosines are of all numbers of a
-    group. A group that stays keeps its place, with `optimizer.reset = false` also its momentum; what comes to a free
-    place goes on with what is there.
+    first ones, the second ones, and so on. The next groups from the server replace the drawn ones; a client keeps the
+    others. Cosines are of flattened groups. A kept group keeps its position, and with `optimizer.reset = false` also
+    its momentum; a group that moves to a free position gets the momentum there.
 
-    Groups start as the first embeddings of "a photo of a" with a little noise, whatever the section prompt says.
+    Groups start as the first embeddings of "a photo of a" with a little noise, independently of the section prompt.
 
-    The `variant` "code" is what the authors' code does otherwise: in place of the cosine of prompts it adds the mean
-    absolute difference of two groups' class features of length 1, so groups become alike; the words that a group does
-    not start as stay behind its vectors, `[v1] [v2] of a {name}.`; the server counts every client alike; and the draws
-    of the first round are uniform.
+    The `variant` "code" follows the authors' code: in place of the cosine it adds the mean absolute difference of two
+    groups' normalised class features, which makes groups similar; the remaining words follow a group's vectors,
+    `[v1] [v2] of a {name}.`; the server's average is unweighted; and the draws of the first round are uniform.
 
     Attributes:
-        groups: G, the groups of a client.
-        vectors: context vectors of a group.
-        drawn: groups that a client draws and sends after a round.
-        diversity: weight in the loss of what compares the groups with each other.
-        variant: the method as the "paper" describes it, or as the authors' "code" has it.
-        tau: temperature of the draw: the smaller, the surer the groups nearest to the server's are drawn.
+        groups: number G of groups of a client.
+        vectors: number of context vectors of a group.
+        drawn: number of groups that a client draws and sends after a round.
+        diversity: weight of the comparison of groups in the loss.
+        variant: the method as in the "paper" or in the authors' "code".
+        tau: temperature of the draw; lower values prefer the groups most similar to the server's.
     """
 
     groups: int = 5
@@ -61,7 +59,7 @@ class FedMGP(Method):
     title: ClassVar[str] = "FedMGP (text)"
     reference: ClassVar[str] = "Bo et al., NeurIPS 2025"
     learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.01)
-    publishes: ClassVar[frozenset[str]] = frozenset({"own"})  # each of them until it is drawn
+    publishes: ClassVar[frozenset[str]] = frozenset({"own"})  # each group until it is drawn
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_GROUPS, "method.groups", self.groups, " (the authors use 5)")
@@ -73,30 +71,30 @@ class FedMGP(Method):
 
     @property
     def fixed(self) -> frozenset[str]:
-        """Whether anything was averaged yet, which "code" must know."""
+        """The flag of "code" that an average exists."""
         return frozenset({"begun"} if self.variant == "code" else ())
 
     @property
     def global_part(self) -> "FedMGP":
-        """The groups that the server sends."""
+        """The method with only the server's groups."""
         return replace(self, groups=self.drawn)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The averaged groups (s, n, d) of n vectors each; of "code" also 0, or 1 after the first average."""
+        """Return the averaged groups (s, n, d) of n vectors; for "code" also a flag, 1 after the first average."""
         flags = {"begun": constant(task, 0.0)} if self.variant == "code" else {}
         return {"shared": self._start(task)[: self.drawn], **flags}
 
     def private(self, task: Task) -> Parameters:
-        """The other groups (G - s, n, d)."""
+        """Return the other groups (G - s, n, d)."""
         return {"own": self._start(task)[self.drawn :]} if self.groups > self.drawn else {}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The groups that everyone has, and the client's own."""
+        """Return the shared groups and the client's own."""
         kinds = {"shared": Kind.GLOBAL, "own": Kind.LOCAL}
         return tuple(Prompt(kind, self._worded(task, params[name])) for name, kind in kinds.items() if name in params)
 
     def _worded(self, task: Task, groups: Tensor) -> Tensor:
-        """Groups (..., n, d) with the words behind them that the variant keeps."""
+        """Append to groups (..., n, d) the words that the variant keeps."""
         if self.variant == "paper":
             return groups
         words = task.word_vectors(_WORDS)[self.vectors :].to(groups.dtype)
@@ -105,7 +103,7 @@ class FedMGP(Method):
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """Mean cross-entropy of the groups, and what compares them with each other."""
+        """Return the mean cross-entropy of the groups and the comparison of groups."""
         alone = classes.flatten(0, 1).unsqueeze(1)  # (CG, 1, K, e)
         pooled, labels = (x.repeat_interleave(self.groups, 0) for x in (batch.image.pooled, batch.labels))
         prior = None if batch.prior is None else batch.prior.repeat_interleave(self.groups, 0)
@@ -115,27 +113,23 @@ class FedMGP(Method):
         return [each.unflatten(0, (-1, self.groups)).mean(1), self.diversity * between]
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """The drawn groups, in the order of the draw."""
+        """Return the drawn groups, in the order of the draw."""
         return {"shared": _rows(_groups(params), self._order(params, received, draws)[:, : self.drawn])}
 
     def keep(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """The groups that were not drawn: its own at their places, and at the free ones those that came to it."""
+        """Return the groups not drawn: own ones at their positions, received ones at free positions."""
         if "own" not in params:
             return {}
         order = self._order(params, received, draws)
         gone = torch.zeros_like(order, dtype=torch.bool).scatter(1, order[:, : self.drawn], True)
         came, free = gone.split([self.drawn, self.groups - self.drawn], dim=1)
-        still_here = came.int().argsort(dim=1, stable=True)  # those that came and are not gone, first
+        still_here = came.int().argsort(dim=1, stable=True)  # received groups that were not drawn come first
         fill = still_here.gather(1, (free.cumsum(1) - 1).clamp_min(0))
         places = torch.arange(self.drawn, self.groups, device=order.device)
         return {"own": _rows(_groups(params), torch.where(free, fill, places))}
 
     def _order(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Tensor:
-        """The groups (C, G) in the order in which they would be drawn.
-
-        The largest of log-probabilities with Gumbel noise is a draw, the second largest the next one, without
-        replacement.
-        """
+        """Return the order (C, G) of a draw without replacement: by log-probabilities with Gumbel noise, descending."""
         groups, common = (_directions(x).double() for x in (_groups(params), received["shared"]))
         nearest = (groups @ common.mT).amax(-1)  # (C, G)
         if self.variant == "code":
@@ -144,7 +138,7 @@ class FedMGP(Method):
         return (nearest / self.tau + torch.from_numpy(noise).to(nearest.device)).argsort(1, descending=True)
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """Draw by draw: weighted by images as Eq. 4, in the authors' code every client alike."""
+        """Average each draw: weighted by images as in Eq. 4, for "code" unweighted."""
         if self.variant == "paper":
             return super().aggregate(server, clients, uploads, weights)
         return {**weighted_average(uploads, torch.ones_like(weights)), "begun": torch.ones_like(server["begun"])}
@@ -154,21 +148,21 @@ class FedMGP(Method):
 
 
 def _groups(params: Parameters) -> Tensor:
-    """All groups of the clients (C, G, n, d), those that came from the server first."""
+    """Return all groups of the clients (C, G, n, d), received ones first."""
     return torch.cat([params[name] for name in ("shared", "own") if name in params], dim=1)
 
 
 def _cosine(groups: Tensor) -> Tensor:
-    """The mean cosine (C,) of two of the groups (C, G, ...)."""
+    """Return the mean cosine (C,) of pairs of groups (C, G, ...)."""
     directions, n = _directions(groups), groups.shape[1]
     cosines = directions @ directions.mT
     return (cosines.sum((1, 2)) - cosines.diagonal(dim1=1, dim2=2).sum(1)) / max(n * (n - 1), 1)
 
 
 def _distance(classes: Tensor) -> Tensor:
-    """The mean absolute difference (C,) of two groups' class features, (C, G, K, e) brought to length 1.
+    """Return the mean absolute difference (C,) of pairs of groups' normalised class features (C, G, K, e).
 
-    In order, number i of n is the larger one in i pairs and the smaller one in n - 1 - i.
+    In ascending order, number i of n is the larger one in i pairs and the smaller one in n - 1 - i.
     """
     n = classes.shape[1]
     ordered = F.normalize(classes, dim=-1).sort(dim=1).values.mean((2, 3))  # (C, G)
@@ -177,10 +171,10 @@ def _distance(classes: Tensor) -> Tensor:
 
 
 def _directions(groups: Tensor) -> Tensor:
-    """Groups (C, G, ...) as vectors of length 1, (C, G, m)."""
+    """Flatten and normalise groups (C, G, ...): (C, G, m)."""
     return F.normalize(groups.flatten(2), dim=-1)
 
 
 def _rows(groups: Tensor, at: Tensor) -> Tensor:
-    """Some of the groups of each client, `at` (C, n)."""
+    """Select the groups `at` (C, n) of each client."""
     return groups[torch.arange(len(groups), device=groups.device)[:, None], at]

@@ -1,4 +1,4 @@
-"""FedOTP: global and local prompts that cooperate through optimal transport."""
+"""FedOTP: global and local prompts, combined by optimal transport."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from fedotp.methods._task import Task
 CONFIDENCE: Dial = "confidence"
 _RIGHT_DIAL = "a number from 0 (global prompts only) to 1 (local ones only), or confidence"
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
-_SHARES = "shares"  # among the parameters of clients that have their own
+_SHARES = "shares"  # name of the parameter of clients with their own shares
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,15 @@ class FedOTP(Method):
     """Li et al., CVPR 2024, Algorithm 2; with `rule` "classical" or "average" its ablations (Table 4).
 
     Attributes:
-        n_shared: N_g, global prompts (the paper: one).
-        n_private: N_l, local prompts (the paper: one).
-        rule: how patches are matched with prompts: by unbalanced or classical transport, or all alike ("average").
-        reg: lambda, weight of the entropy: the larger, the more even the plan.
-        mass: gamma, the share of the patches' mass that is transported; "unbalanced" only.
-        solver: how the transport problem is solved; the result is the same.
-        dial: the share of the mass that the local prompts take together, from 0 (only the global ones count) to 1 (only
-            the local ones). It is ours; None is the paper's, N_l / N. "confidence" finds it for every image: as certain
-            as the local prompts alone are of it, compared with the global ones alone (`by_confidence`).
+        n_shared: number N_g of global prompts (one in the paper).
+        n_private: number N_l of local prompts (one in the paper).
+        rule: matching of patches and prompts: "unbalanced" or "classical" transport, or the "average" similarity.
+        reg: weight lambda of the entropy; larger values make the plan more uniform.
+        mass: share gamma of the patches' mass that is transported, for "unbalanced".
+        solver: solver of the transport problem; the result is the same.
+        dial: share of the mass on the local prompts, from 0 (global prompts only) to 1 (local prompts only), our
+            extension. None for the paper's N_l / N. "confidence" computes it for every image from the certainty of the
+            local and of the global prompts (`by_confidence`).
     """
 
     n_shared: int = 1
@@ -57,11 +57,11 @@ class FedOTP(Method):
         if min(self.n_shared, self.n_private) < 0 or not 1 <= self.n_shared + self.n_private <= _MOST_PROMPTS:
             raise FedotpError(
                 f"method.n_shared = {self.n_shared} and method.n_private = {self.n_private}: "
-                f"neither may be negative, and together there must be from 1 to {_MOST_PROMPTS} prompts"
+                f"must not be negative, and their sum must be from 1 to {_MOST_PROMPTS}"
             )
-        require_choices(self, "method.")  # no `rule` "pooled", which needs no transport
+        require_choices(self, "method.")  # excludes the `rule` "pooled"
         try:
-            self.matching  # noqa: B018  (refuses what else is out of range)
+            self.matching  # noqa: B018  (checks the other options)
         except SettingError as error:
             raise error.under("method") from None
         if self.dial is not None:
@@ -71,7 +71,7 @@ class FedOTP(Method):
         right = dial == CONFIDENCE or (not isinstance(dial, str) and 0 <= dial <= 1)
         require(right, "method.dial", dial, _RIGHT_DIAL)
         both = min(self.n_shared, self.n_private) > 0
-        require(both, "method.dial", dial, "left out: a dial needs both, method.n_shared and method.n_private, above 0")
+        require(both, "method.dial", dial, "none unless both method.n_shared and method.n_private are above 0")
 
     @property
     def matching(self) -> Matching:
@@ -80,7 +80,7 @@ class FedOTP(Method):
 
     @property
     def adjustable(self) -> dict[str, tuple[str, object]]:
-        """The rule of transport and, with prompts of both kinds, the dial; the paper's equal masses are a position."""
+        """The options of transport and, with both kinds of prompts, the dial, whose default is N_l / N."""
         found: dict[str, tuple[str, object]] = {key: (key, getattr(self, key)) for key in ("rule", "reg", "mass")}
         if min(self.n_shared, self.n_private) > 0:
             equal = self.n_private / (self.n_shared + self.n_private)
@@ -88,7 +88,7 @@ class FedOTP(Method):
         return found
 
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Also where only the mass or the dial differs."""
+        """Combine methods that differ at most in mass and dial."""
         if together := super().side_by_side(others):
             return together
         methods = [method for method in (self, *others) if type(method) is FedOTP and method.dial != CONFIDENCE]
@@ -100,12 +100,12 @@ class FedOTP(Method):
 
     @property
     def _alike(self) -> "FedOTP":
-        """What does not lie in `_taken`."""
+        """The method with defaults for the options that `_taken` covers."""
         return replace(self, mass=1.0 if self.matching.has_mass else self.mass, dial=None)
 
     @property
     def _taken(self) -> Tensor:
-        """The mass (N,) that each prompt takes, in float64."""
+        """The mass (N,) of each prompt, in float64."""
         taken = self._fixed_shares(torch.float64, torch.device("cpu"))
         if taken is None:
             n_prompts = self.n_shared + self.n_private
@@ -119,24 +119,24 @@ class FedOTP(Method):
 
     @property
     def global_part(self) -> "FedOTP | None":
-        """The global prompts alone."""
+        """The method with global prompts alone."""
         return replace(self, n_private=0, dial=None) if self.n_shared else None
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """P_g (N_g, s, d)."""
+        """Return P_g (N_g, s, d)."""
         return {"shared": task.contexts(self.n_shared + self.n_private)[: self.n_shared]} if self.n_shared else {}
 
     def private(self, task: Task) -> Parameters:
-        """P_l (N_l, s, d)."""
+        """Return P_l (N_l, s, d)."""
         return {"private": task.contexts(self.n_shared + self.n_private)[self.n_shared :]} if self.n_private else {}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P_i = [P_g, P_{l,i}]."""
+        """Return P_i = [P_g, P_{l,i}]."""
         kinds = {"shared": Kind.GLOBAL, "private": Kind.LOCAL}
         return tuple(Prompt(kind, params[name]) for name, kind in kinds.items() if name in params)
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
-        """What the dial says (N,); with "confidence" (C, B, N), from the scores of both kinds of prompts alone."""
+        """Return the shares (N,) of the dial; with "confidence" (C, B, N), from the scores of each kind of prompts."""
         if self.dial != CONFIDENCE:
             return self._fixed_shares(task.dtype, task.device)
         kinds = classes.split([self.n_shared, self.n_private], dim=1)
@@ -148,23 +148,23 @@ class FedOTP(Method):
 
 @dataclass(frozen=True)
 class _EachItsShares(FedOTP):
-    """FedOTP for clients with different masses and dials: what each prompt takes is among their parameters."""
+    """FedOTP for clients with different masses and dials, which are parameters of the clients."""
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The shares are given."""
+        """The shares."""
         return frozenset({_SHARES})
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """The mass that each prompt takes, (C, N)."""
+        """Return the mass of each prompt, (C, N)."""
         return params[_SHARES].to(task.dtype)
 
 
-# The dial: how the mass is divided between global and local prompts ----------------------------------------
+# The dial: division of the mass between global and local prompts -------------------------------------------
 
 
 def dial_of(text: str) -> Dial:
-    """The dial as a person types it."""
+    """Parse a dial from text."""
     try:
         return "confidence" if text == CONFIDENCE else float(text)
     except ValueError:
@@ -173,29 +173,28 @@ def dial_of(text: str) -> Dial:
 
 @lru_cache(maxsize=64)
 def fixed_shares(dial: float, n_shared: int, n_private: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """`shares` of one number, kept: a GPU need not wait for them in every step."""
+    """Return `shares` of a number, cached to avoid a GPU synchronisation in every step."""
     return shares(torch.tensor(dial, dtype=torch.float64), n_shared, n_private).to(device, dtype)
 
 
 def shares(dial: Tensor, n_shared: int, n_private: int) -> Tensor:
-    """Shares of the mass (..., N) for dials (...): 1 - dial for all global prompts together, dial for all local."""
+    """Return shares of the mass (..., N) for dials (...): 1 - dial for all global prompts, dial for all local ones."""
     each = ((1 - dial) / n_shared, dial / n_private)
     parts = (part[..., None].expand(*dial.shape, n) for part, n in zip(each, (n_shared, n_private), strict=True))
     return torch.cat(list(parts), dim=-1)
 
 
 def by_confidence(global_scores: Tensor, local_scores: Tensor, logit_scale: Tensor) -> Tensor:
-    """A dial (C, B) for every image, from the scores (C, B, K) it has with the global and with the local prompts alone.
+    """Return the dial (C, B) of every image from its scores (C, B, K) with global and with local prompts alone.
 
-    Each end counts as it is certain: 1 - H / log K, with H the entropy of its probabilities. An image of which both
-    ends are equally certain has the dial at 0.5.
+    It is the local share of certainty, 1 - H / log K with H the entropy of the probabilities; 0.5 if both are equal.
     """
     of_global, of_local = (_certainty(scores, logit_scale) for scores in (global_scores, local_scores))
     return of_local / (of_global + of_local)
 
 
 def _certainty(scores: Tensor, logit_scale: Tensor) -> Tensor:
-    """From nearly 0, all classes alike, to 1, one class only: (C, B) of scores (C, B, K)."""
+    """Return the certainty (C, B) of scores (C, B, K), from almost 0 (uniform) to 1 (one class)."""
     log_p = (scores * logit_scale.exp()).log_softmax(-1)
     entropy = -(log_p.exp() * log_p).sum(-1)
     return (1 - entropy / math.log(max(scores.shape[-1], 2))).clamp_min(1e-6)

@@ -1,4 +1,4 @@
-"""FedPGP: a shared prompt, and a private change to it of low rank."""
+"""FedPGP: a shared prompt with a private low-rank change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,25 +14,25 @@ from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
 
-_MOST_RANK = 256  # the paper has 8, and no change has a higher rank than a prompt has vectors
+_MOST_RANK = 256  # the paper uses 8; a rank above the number of vectors has no effect
 _LEAST_TAU = 1e-6
 
 
 @dataclass(frozen=True)
 class FedPGP(Method):
-    """Cui et al., ICML 2024: the prompt of a client is P = sigma + U V, with sigma averaged and U, V kept.
+    """Cui et al., ICML 2024: the prompt of a client is P = sigma + U V, with sigma shared and U, V private.
 
-    Its loss is the cross-entropy of P and mu L, which draws sigma to what CLIP knew and away from P:
+    Its loss is the cross-entropy of P plus mu L, which pulls sigma toward zero-shot CLIP and away from P:
 
         L = mean_k -log(exp(a_k / tau) / (exp(a_k / tau) + exp(b_k / tau))),
         a_k = cos(z_k(sigma), z_k(anchor)),   b_k = cos(z_k(sigma), z_k(P)).
 
     Attributes:
-        rank: of U V, a client's change to the shared prompt.
+        rank: rank of U V, a client's change to the shared prompt.
         mu: weight of L in the loss.
         tau: temperature of the cosines in L.
-        anchor: what stands for CLIP without training: the hand-written caption of the data set ("template", the paper),
-            or before the name as many letters X as there are context vectors ("x", the authors' code).
+        anchor: caption of zero-shot CLIP in L: the data set's "template" as in the paper, or "x": one letter X for each
+            context vector before the name, as in the authors' code.
     """
 
     rank: int = 8
@@ -53,15 +53,15 @@ class FedPGP(Method):
 
     @property
     def global_part(self) -> Method:
-        """Sigma alone."""
+        """PromptFL with sigma alone."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Sigma (1, s, d), under the name that `global_part` gives its own."""
+        """Return sigma (1, s, d), under the name that `global_part` uses."""
         return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
-        """U (1, s, r) and V (1, r, d); (1, K, ...) with vectors per class."""
+        """Return U (1, s, r) and V (1, r, d); (1, K, ...) with vectors per class."""
         *several, n_ctx, width = task.contexts(1).shape
         return {
             "u": normal(task, "fedpgp u", *several, n_ctx, self.rank, std=STD),
@@ -69,17 +69,17 @@ class FedPGP(Method):
         }
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P."""
+        """Return P."""
         return (Prompt(Kind.BOTH, params["prompt"] + params["u"] @ params["v"]),)
 
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P, which predicts, and sigma."""
+        """Return P, which predicts, and sigma."""
         return *self.prompts(task, params), Prompt(Kind.GLOBAL, params["prompt"])
 
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """Cross-entropy of P, and mu L."""
+        """Return the cross-entropy of P, and mu L."""
         fit = self._fit(task, batch, self.score(task, params, batch, classes[:, :1]))
         own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
         known = F.normalize(self._anchored(task), dim=-1)
@@ -88,7 +88,7 @@ class FedPGP(Method):
         return [fit, self.mu * apart]
 
     def _anchored(self, task: Task) -> Tensor:
-        """Features (K, e) of what stands for CLIP without training."""
+        """Return the class features (K, e) of the anchor."""
         if self.anchor == "template":
             return task.template_features()[0, 0]
         return task.caption_features(" ".join(["X"] * task.encoder.n_ctx + ["{}."]))[0, 0]

@@ -1,4 +1,4 @@
-"""FedPHA: a local prompt that predicts, kept apart from the global one and free of what the global one knows best."""
+"""FedPHA: a local prompt that predicts, separated from the global one and projected away from its main directions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +25,15 @@ class FedPHA(Method):
         loss = CE(P_l) + CE(P_g) + mse(z(P_l), z(P~)) + mean_k max(0, alpha - ||z_k(P_l) - z_k(P_g)||).
 
     Let V_c (d, c) be the c = int(s (1 - rho)) first right singular vectors of P_g, V_r (d, s - c) the other ones. The
-    `subspace` "null" is all that is orthogonal to the first, P~ = P_l - P_l V_c V_c', as it is named; "row" is what the
-    authors' code makes of it, P~ = P_l V_r V_r', in which nothing outside the rows of P_g is left.
-
-    The singular vectors are those of the P_g that the client received: fixed for the round, and so in the gradient.
+    `subspace` "null" is orthogonal to the first, P~ = P_l - P_l V_c V_c', as in the paper; "row" is spanned by the
+    others, P~ = P_l V_r V_r', as in the authors' code. The singular vectors are those of the received P_g, constant
+    during the round.
 
     Attributes:
-        rho: 1 less the share of P_g's singular vectors that P_l is projected away from.
-        alpha: how far apart the two prompts' class features are to be at least.
-        subspace: what P_l is projected onto: "null" as the paper names it, "row" as in the authors' code.
-        n_ctx_private: vectors of P_l, the same for all clients; 0 for as many as P_g has.
+        rho: share of P_g's singular vectors that the projection of P_l does not remove.
+        alpha: minimum distance of the two prompts' class features, below which they are penalised.
+        subspace: subspace onto which P_l is projected: "null" as in the paper, "row" as in the authors' code.
+        n_ctx_private: number of vectors of P_l, the same for all clients; 0 for that of P_g.
     """
 
     rho: float = 0.8
@@ -55,27 +54,27 @@ class FedPHA(Method):
 
     @property
     def global_part(self) -> Method:
-        """The global prompt alone."""
+        """PromptFL with the global prompt alone."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """P_g (1, s, d)."""
+        """Return P_g (1, s, d)."""
         return {"prompt": task.contexts(2)[:1]}
 
     def private(self, task: Task) -> Parameters:
-        """P_l (1, s_l, d)."""
+        """Return P_l (1, s_l, d)."""
         return {"local": task.contexts(2, self.n_ctx_private or None)[1:]}
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
-        """The local prompt alone predicts."""
+        """Predict with the local prompt alone."""
         return private
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The client's own."""
+        """Return the client's own prompt."""
         return (Prompt(Kind.LOCAL, params["local"]),)
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """Singular vectors of P_g: what P~ has none of, (C, 1, d, c), or is made of, (C, 1, d, s - c)."""
+        """Return the singular vectors of P_g to remove, (C, 1, d, c), or to project onto, (C, 1, d, s - c)."""
         if "prompt" not in params:
             return {}
         prompt = params["prompt"]
@@ -84,7 +83,7 @@ class FedPHA(Method):
         return {"basis": (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT}
 
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P_l, P~, which is not learned but follows from P_l, and P_g."""
+        """Return P_l, P~ (computed from P_l) and P_g."""
         local = params["local"]
         within = local @ params["basis"] @ params["basis"].mT
         projected = local - within if self.subspace == "null" else within
@@ -94,7 +93,7 @@ class FedPHA(Method):
     def terms(
         self, task: Task, params: Parameters, received: Parameters, batch: Batch, classes: Tensor
     ) -> Sequence[Tensor]:
-        """The four terms, the first two as one."""
+        """Return the four terms, the first two as one."""
         local, projected, common = F.normalize(classes, dim=-1).unbind(1)
         first, second = (pooled_score(batch.image.pooled, features.unsqueeze(1)) for features in (local, common))
         fits = self._fit(task, batch, first) + self._fit(task, batch, second)

@@ -1,4 +1,4 @@
-"""FedTPG: a shared network that makes the prompt from the names of the classes."""
+"""FedTPG: a shared network that generates the prompt from the class names."""
 
 from dataclasses import dataclass
 from math import gcd, sqrt
@@ -15,32 +15,29 @@ from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._task import Task, constant, uniform
 
 _HEADS = 4
-_MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
+_MOST_VECTORS = 1000  # more than the positions of any text tower (77 for CLIP)
 
 
 @dataclass(frozen=True)
 class FedTPG(Method):
-    """Qiu et al., ICLR 2024: text-driven prompt generation. All is shared, nothing private.
+    """Qiu et al., ICLR 2024: text-driven prompt generation, without private parameters.
 
     With t_k (e,) the unit text feature of the bare name of class k, and Q (s, d) learned vectors, the prompt is
 
-        x = attention(query LN(Q); keys and values LN(t_k) of all classes k asked about),   prompt = x + FF(x),
+        x = attention(query LN(Q); keys and values LN(t_k) of all candidate classes k),   prompt = x + FF(x),
         FF(x) = W_2 (a * gelu(g)) + b_2,   [a, g] = W_1 LN(x) + b_1,   W_1 (8d, d), W_2 (d, 4d),
 
-    with 4 heads and no residual around the attention. The prompt stands before every one of these classes' names, and
-    the image is matched by its pooled feature (Eq. 1).
+    with 4 heads (fewer if 4 does not divide the width) and no residual around the attention. The prompt precedes the
+    name of each of these classes, and the image is matched by its pooled feature (Eq. 1).
 
-    In training the classes asked about are those that the client has images of: the others are neither in the context
-    nor in the softmax. In prediction they are all that are given, the same for every client: the network was made to
-    be asked about any names, and a client that answers for classes of others must know that they are meant.
-    The server takes the plain mean: every client counts alike.
+    In training the candidates are the classes that the client has images of: others are neither in the context nor in
+    the softmax. In prediction they are all classes, for every client. The server's average is unweighted.
 
-    Choices: all projections have biases; the attention starts as torch.nn.MultiheadAttention does, the other layers as
-    torch.nn.Linear, Q as prompts do (`prompt.std`).
-    Towers whose width 4 does not divide have fewer heads.
+    Choices: all projections have biases; the attention is initialised like torch.nn.MultiheadAttention, other layers
+    like torch.nn.Linear, Q like prompts (`prompt.std`).
 
     Attributes:
-        n_ctx: s, the vectors of the prompt that is made; `prompt.n_ctx` does not count here.
+        n_ctx: number s of vectors of the generated prompt; `prompt.n_ctx` is ignored.
     """
 
     n_ctx: int = 4
@@ -55,17 +52,17 @@ class FedTPG(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everything: clients keep nothing private."""
+        """The method itself: clients keep nothing private."""
         return self
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Q (s, d) and the layers: attention and feed-forward."""
-        task.require_context("FedTPG makes context vectors from class names")
+        """Return Q (s, d) and the layers: attention and feed-forward."""
+        task.require_context("FedTPG generates context vectors from class names")
         if task.prompt.per_class:
-            raise FedotpError("prompt.per_class = true: FedTPG makes one prompt for all classes; right is false")
+            raise FedotpError("prompt.per_class = true: must be false, as FedTPG has one prompt for all classes")
         d, e = task.clip.text.width, task.clip.config.embed_dim
         found = {"soft": task.contexts(1, self.n_ctx)[0]}
-        # Xavier's bounds; torch has the three in one matrix (3d, d) where their widths are equal
+        # Xavier bounds; if their widths are equal, torch has the three in one matrix (3d, d)
         for name, n_in in {"query": d, "key": e, "value": e}.items():
             found[name] = uniform(task, name, d, n_in, bound=sqrt(6 / ((3 * d if d == e else d) + n_in)))
             found[f"{name}_bias"] = constant(task, 0.0, d)
@@ -79,11 +76,11 @@ class FedTPG(Method):
         return found
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """In training, the classes that count: (C, K), 0 or 1."""
+        """Return the candidate classes in training: (C, K), 0 or 1."""
         return {} if own_classes is None else {"own": own_classes.to(task.dtype)}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The one that the network makes of the classes' names, (C, 1, s, d)."""
+        """Return the generated prompt (C, 1, s, d)."""
         n_clients = len(params["soft"])
         if all(value.stride(0) == 0 for value in params.values()):  # one network, one prompt for all clients
             params = {name: value[:1] for name, value in params.items()}
@@ -91,18 +88,18 @@ class FedTPG(Method):
         return (Prompt(Kind.GLOBAL, prompt.expand(n_clients, -1, -1, -1)),)
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """Eq. 1; in training -inf for classes that the client has no image of, (C, B, K)."""
+        """Compute Eq. 1; in training -inf for classes that the client has no image of, (C, B, K)."""
         score = super().score(task, params, batch, classes)
         own = params.get("own")
         return score if own is None else score.masked_fill(own[:, None] == 0, -torch.inf)
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """The mean of what clients sent."""
+        """Return the unweighted mean over clients."""
         return {**server, **weighted_average(uploads, torch.ones_like(weights))}
 
 
 def _generated(params: Parameters, names: Tensor, own: Tensor | None) -> Tensor:
-    """Prompts (C, s, d) from networks (C, ...) and the features (K, e) of names, of which `own` (C, K) count."""
+    """Generate prompts (C, s, d) by networks (C, ...) from features (K, e) of names; `own` (C, K) selects classes."""
     query = _linear(params, "query", _norm(params, "query_norm", params["soft"]))  # (C, s, d)
     context = _norm(params, "context_norm", names.expand(len(query), -1, -1))  # (C, K, e)
     key, value = (_linear(params, name, context) for name in ("key", "value"))  # (C, K, d)
@@ -116,10 +113,10 @@ def _generated(params: Parameters, names: Tensor, own: Tensor | None) -> Tensor:
 
 
 def _linear(params: Parameters, name: str, x: Tensor) -> Tensor:
-    """The layer `name` of every client on x (C, n, width)."""
+    """Apply the layer `name` of every client to x (C, n, width)."""
     return torch.baddbmm(params[f"{name}_bias"][:, None], x, params[name].mT)
 
 
 def _norm(params: Parameters, name: str, x: Tensor) -> Tensor:
-    """LayerNorm on x (C, n, width)."""
+    """Apply LayerNorm to x (C, n, width)."""
     return F.layer_norm(x, x.shape[-1:]) * params[name][:, None] + params[f"{name}_bias"][:, None]

@@ -1,4 +1,4 @@
-"""What methods are made of: parameters and the prompts made from them, and what is seen of images."""
+"""Parameters, prompts and batches of images, as methods use them."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -14,16 +14,16 @@ from fedotp.methods._task import Task
 Parameters = dict[str, Tensor]
 
 IMAGES = "images"
-"""A shared parameter of this name, without axes, is the number of examples that the server's last average is of."""
+"""Name of a shared scalar parameter: the number of examples in the server's last average."""
 
 
 class Kind(StrEnum):
-    """What a prompt is to its client."""
+    """Kind of a prompt for its client."""
 
-    GLOBAL = "global"  # the same for everyone
+    GLOBAL = "global"  # shared by all clients
     LOCAL = "local"  # the client's own
-    BOTH = "global and local"  # made of both
-    OTHERS = "another client's"  # received, and held fixed
+    BOTH = "global and local"  # composed of both
+    OTHERS = "another client's"  # received and constant
     CAPTION = "caption"  # written by hand, not learned
 
 
@@ -31,7 +31,7 @@ class Prompt(NamedTuple):
     """Prompts of one kind and length.
 
     `context` is (C, n, s, d), n prompts of s vectors, or (C, n, K, s, d) with vectors per class;
-    None stands for the task's caption.
+    None is the task's caption.
     """
 
     kind: Kind
@@ -39,7 +39,7 @@ class Prompt(NamedTuple):
 
     @property
     def n_prompts(self) -> int:
-        """How many they are, n."""
+        """Number n of prompts."""
         return 1 if self.context is None else self.context.shape[1]
 
 
@@ -47,37 +47,36 @@ _LEARNED = frozenset({Kind.GLOBAL, Kind.LOCAL, Kind.BOTH})
 
 
 def kinds_of(prompts: Sequence[Prompt]) -> tuple[Kind, ...]:
-    """What each of the N prompts is: (N,)."""
+    """Return the kinds of the N prompts: (N,)."""
     return tuple(prompt.kind for prompt in prompts for _ in range(prompt.n_prompts))
 
 
 def learned(kinds: Sequence[Kind]) -> list[int]:
-    """Which of the prompts, of these kinds, their client learns."""
+    """Return the indices of learned prompts among prompts of these kinds."""
     return [n for n, kind in enumerate(kinds) if kind in _LEARNED]
 
 
 def forgotten(task: Task, classes: Tensor, kinds: Sequence[Kind]) -> Tensor:
-    """The penalty (C,) of Yao et al. (CVPR 2023) on class features (C, N, K, e) of prompts of these kinds.
+    """Compute KgCoOp's penalty (C,) (Yao et al., CVPR 2023) on class features (C, N, K, e) of prompts of these kinds.
 
-    It is w (1 - mean_k cos(z_k(P), z_k of the template)), its mean over the prompts P that are learned; w is
-    `prompt.kgcoop`. Who adds it to a loss asks first whether that is 0.
+    It is w (1 - mean_k cos(z_k(P), z_k of the template)), averaged over the learned prompts P; w is `prompt.kgcoop`.
     """
     near = F.cosine_similarity(classes, task.template_features(), dim=-1).mean(-1)  # (C, N)
     return task.prompt.kgcoop * (1 - torch.stack([near[:, n] for n in learned(kinds)]).mean(0))
 
 
 class Need(StrEnum):
-    """Features of an image that a method may ask for; hidden states and pixels would be named here."""
+    """Features of an image that a method may need."""
 
     POOLED = "pooled"
     TOKENS = "tokens"
 
 
 class Memory(NamedTuple):
-    """The training images of C clients, padded to the longest: what a non-parametric method may look up.
+    """The training images of C clients, padded to the longest, for non-parametric methods.
 
-    features: pooled (C, M, e) and spatial (C, M, e), the mean of the normalised patch tokens; labels (C, M), -1 where
-    a client has fewer images.
+    Pooled features (C, M, e); spatial features (C, M, e), the mean of normalised patch tokens; labels (C, M), -1 for
+    padding.
     """
 
     pooled: Tensor
@@ -85,7 +84,7 @@ class Memory(NamedTuple):
     labels: Tensor
 
     def rows(self, at: Tensor | slice) -> "Memory":
-        """Of some of the clients, in the order given."""
+        """Return the rows of some clients, in the given order."""
         return Memory(self.pooled[at], self.spatial[at], self.labels[at])
 
 
@@ -94,12 +93,12 @@ class Batch(NamedTuple):
 
     Attributes:
         image:  pooled (C, B, e) and tokens (C, B, V, e).
-        labels: (C, B), -1 for padding and for images to be predicted.
-        places: (C, B) position of a training image in its client's memory; None for images to be predicted.
-        memory: of the clients, for methods with `uses_memory`.
-        padded: (C, B) true for padding; None where labels say it, or nothing is known.
-        prior:  (C, K) is added to the logits in the loss; None for nothing.
-        apart:  whether each image's own loss is asked for, instead of their mean.
+        labels: (C, B), -1 for padding and for images to predict.
+        places: (C, B), position of a training image in its client's memory; None for images to predict.
+        memory: the clients' memories, for methods with `uses_memory`.
+        padded: (C, B), true for padding; None if the labels show it or it is unknown.
+        prior:  (C, K), added to the logits in the loss; None for nothing.
+        apart:  return the loss of each image instead of their mean.
     """
 
     image: ImageFeatures
@@ -112,7 +111,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def of_no_images(cls, task: Task) -> "Batch":
-        """Of one client, B = 0: for the shapes of what follows from images."""
+        """Return an empty batch of one client, B = 0, to compute shapes."""
         grid, width = task.clip.config.vision.grid, task.clip.config.embed_dim
         pooled = torch.zeros(1, 0, width, device=task.device)
         tokens = torch.zeros(1, 0, grid * grid, width, device=task.device)
@@ -120,5 +119,5 @@ class Batch(NamedTuple):
 
     @property
     def counted(self) -> Tensor:
-        """Which images (C, B) are none of padding, as far as is known; none where nothing is."""
+        """Mask (C, B) of the images that are not padding; all false if it is unknown."""
         return self.labels >= 0 if self.padded is None else ~self.padded

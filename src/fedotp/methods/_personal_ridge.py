@@ -1,4 +1,4 @@
-"""Personal ridge: closed forms, patches, own images and the class prior put together; two rounds, no gradient."""
+"""Personal ridge: closed forms with patch features, personal weights and the class prior, in two rounds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from fedotp.methods._ridge import Ridge
 from fedotp.methods._task import Task
 
 REGS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
-"""Values of `reg` among which `reg = "loo"` chooses."""
+"""Candidates of `reg` for `reg = "loo"`."""
 _BEFORE = 0.03  # `reg` before the choice
-_LEAST = 1e-6  # of 1 - h, which rounding may make 0
-_MOST_LOSS = 50.0  # of one image: one that the others say nothing of decides no more, and secure sums have room for it
+_LEAST = 1e-6  # minimum of 1 - h, which rounding may make 0
+_MOST_LOSS = 50.0  # of one image: limits the effect of outliers and the range of secure sums
 
 
 @dataclass(frozen=True)
 class PersonalRidge(Ridge):
-    """`Ridge` on pooled and patch features, own images counted twice, `reg` chosen by all clients, and the class prior.
+    """`Ridge` on pooled and patch features, with double weight of own images, a common choice of `reg`, and the prior.
 
-    The first round is that of `Ridge`. In the second, each client predicts each of its images by the weights that it
-    would have without this image. With A = G + r G_i + reg I, an image x with target y counts w = (1 + personal) / n in
-    A, and by the Sherman-Morrison formula, with h = w x' A^-1 x, its prediction without itself is
+    The first round is that of `Ridge`. In the second, each client predicts each of its images by its weights without
+    this image. With A = G + r G_i + reg I, an image x with target y has the weight w = (1 + personal) / n in A, and by
+    the Sherman-Morrison formula, with h = w x' A^-1 x, its leave-one-out prediction is
 
         (x' W - h y) / (1 - h).
 
-    The clients send the mean losses of these predictions for each of `REGS`, and the server takes the reg whose average
-    (Eq. 4) is least. Everything that is sent is a mean over a client's images. See docs/personal-ridge.md.
+    The clients send the mean losses of these predictions for each of `REGS`, and the server takes the reg with the
+    least average (Eq. 4). All messages are means over a client's images. See docs/personal-ridge.md.
 
     Attributes:
-        reg: how strongly weights are held at the captions', per image; "loo": chosen as above.
-        personal: how many times more a client's own images count for its weights; 0: all clients have the same.
+        reg: regularisation toward the captions' weights, per image; "loo" chooses it by leave-one-out losses.
+        personal: additional weight of a client's own images in its weights; 0 for the same weights for all clients.
     """
 
     reg: float | Literal["loo"] = "loo"  # type: ignore[assignment]
@@ -49,7 +49,7 @@ class PersonalRidge(Ridge):
 
     def _require_reg(self) -> None:
         if self._chooses:
-            require(self.reg == "loo", "method.reg", self.reg, 'a number above 0, or "loo"')
+            require(self.reg == "loo", "method.reg", self.reg, 'a number above 0 or "loo"')
         else:
             super()._require_reg()
 
@@ -63,24 +63,24 @@ class PersonalRidge(Ridge):
 
     @property
     def closed_form_rounds(self) -> int:
-        """One for the sums, one for the choice of reg."""
+        """One round for the sums, one for the choice of reg."""
         return 2 if self._chooses else 1
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """As of `Ridge`, and the losses (R,) of `REGS`."""
+        """Return the parameters of `Ridge` and the losses (R,) of `REGS`."""
         shared = super().shared(task, n_clients)
         return {**shared, "losses": shared["gram"].new_zeros(len(REGS))} if self._chooses else shared
 
     def reg_of(self, server: Parameters) -> Tensor:
-        """The reg with the least loss; before there are any, a usual one."""
+        """Return the reg with the least loss; without losses, a default."""
         if not self._chooses:
             return super().reg_of(server)
         regs = server["losses"].new_tensor(REGS)
-        near = (regs / _BEFORE).log().abs() * torch.finfo(regs.dtype).eps  # decides between equals
+        near = (regs / _BEFORE).log().abs() * torch.finfo(regs.dtype).eps  # breaks ties
         return regs[(server["losses"] + near).argmin()]
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
-        """As of `Ridge`, and the sums of losses (C, R), 0 in the first round."""
+        """Compute the sums of `Ridge` and the sums of losses (C, R), 0 in the first round."""
         sums = super().statistics(task, params, batch)
         return {**sums, "losses": self._losses(task, params, batch)} if self._chooses else sums
 
@@ -98,12 +98,12 @@ class PersonalRidge(Ridge):
         return losses
 
     def losses_of(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The cross-entropy of each image, from scores (..., K) and labels (...), at most `_MOST_LOSS`."""
+        """Compute the cross-entropy of each image from scores (..., K) and labels (...), at most `_MOST_LOSS`."""
         right = (self.sharpness * scores).log_softmax(-1).gather(-1, labels[..., None])[..., 0]
         return -right.clamp_min(-_MOST_LOSS)
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """The means G (C, e, e) and B (C, e, K), and the mean losses (C, R)."""
+        """Return the means G (C, e, e) and B (C, e, K), and the mean losses (C, R)."""
         sent = super().upload(params, received, draws)
         return {**sent, "losses": params["losses"]} if self._chooses else sent
 
@@ -111,11 +111,11 @@ class PersonalRidge(Ridge):
 def left_out(
     image: Tensor, labels: Tensor, gram: Tensor, cross: Tensor, target: Tensor, weight: Tensor | float
 ) -> Iterator[Tensor]:
-    """For each of `REGS`, the predictions (C, B, K) of images by the weights that a ridge would have without them.
+    """Yield for each of `REGS` the leave-one-out predictions (C, B, K) of images by a ridge.
 
-    Each of `image` (C, B, e), with `labels` (C, B, K), counts `weight` in `gram` G (C, e, e) and `cross` B (C, e, K).
+    Each of `image` (C, B, e), with `labels` (C, B, K), has `weight` in `gram` G (C, e, e) and `cross` B (C, e, K).
     """
-    values, vectors = (each.to(gram.device) for each in torch.linalg.eigh(gram.cpu()))  # a GPU is slower at many
+    values, vectors = (each.to(gram.device) for each in torch.linalg.eigh(gram.cpu()))  # slower on a GPU for many
     seen, cross, target = image @ vectors, vectors.mT @ cross, vectors.mT @ target
     for reg in REGS:
         inverse = 1 / (values.clamp_min(0) + reg)  # (C, e)

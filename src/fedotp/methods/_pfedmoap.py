@@ -1,4 +1,4 @@
-"""pFedMoAP: other clients' prompts as experts, which a client's own gating network weighs."""
+"""pFedMoAP: other clients' prompts as experts, weighted by a private gating network."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,44 +17,43 @@ from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, constant, uniform
 
 _WIDTH, _HEADS = 128, 8  # of the gating network: 66,048 numbers
-_SHARPNESS = 10.0  # of its attention, instead of 1 / sqrt(width of a head)
-_MOST_EXPERTS = 256  # each is sent in every round
+_SHARPNESS = 10.0  # factor of its attention logits, instead of 1 / sqrt(width of a head)
+_MOST_EXPERTS = 256  # all are sent in every round
 
 
 @dataclass(frozen=True)
 class PFedMoAP(Method):
     """Luo et al., ICLR 2025: a mixture of experts, which are prompts of other clients.
 
-    The server averages the prompts (Eq. 4) to P_g, and keeps every client's last one. A client trains its prompt P_i
-    from P_g on. Once it has sent a prompt, it receives with P_g the `experts` prompts P_j nearest to its own last one
-    (`choice` "nearest", L2; "fixed", as in the authors' code: the first in an order of all clients that is drawn once),
-    its own excluded, and fewer where fewer have been sent. They are not trained: their class features are computed once
-    a round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
+    The server averages the prompts (Eq. 4) to P_g and stores every client's last one. A client trains its prompt P_i
+    starting from P_g. Once it has sent a prompt, it also receives the `experts` prompts P_j of other clients nearest to
+    its own last one (`choice` "nearest", L2; "fixed", as in the authors' code: the first in an order of all clients
+    drawn once), or fewer if fewer have been sent. They are not trained, and their class features are computed once per
+    round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
     (e / 128)-th component of x,
 
         score_k = lambda f . z_k(P_i) + pool(f) . T_k,
         T_k = attention(query pool(f); keys and values pool(z_k(P_i)), pool(z_k(P_j)) of all experts j),
 
-    where the attention has 8 heads, width 128 and biases, one for all classes, and multiplies its logits by 10 instead
-    of 1 / sqrt(16). It is the client's gating network, which never leaves it. (In the authors' code a client takes over
-    another one's in its first round with experts, and later clients of a round already get that round's prompts; a
-    server that serves clients at the same time can do neither.)
+    where the attention, the same for all classes, has 8 heads, width 128 and biases, and multiplies its logits by 10
+    instead of 1 / sqrt(16). It is the client's private gating network. (In the authors' code a client copies another
+    client's in its first round with experts, and later clients of a round get prompts of the same round; a server that
+    serves clients in parallel can do neither.)
 
-    Without experts a client trains and predicts plainly: score_k = f . z_k(P_i). So it is in a client's first
-    round (its gating network then feels the weight decay only), for newcomers, and, in predictions, until the gating
-    network was trained once.
+    Without experts score_k = f . z_k(P_i): in a client's first round (its gating network then only has weight decay),
+    for new clients, and in predictions before the gating network has been trained.
 
-    The gating network learns at `gate_rate` times the learning rate of prompts. The paper's are 0.01 and 0.002; with
-    prompts that learn much faster it needs a smaller factor, or diverges.
+    The gating network learns at `gate_rate` times the learning rate of prompts. The paper's rates are 0.01 and 0.002;
+    with a much higher learning rate of prompts it needs a smaller factor, or diverges.
 
-    Choices: where e is less than 128 the attention is of width e, with as many heads as divide both 8 and e. A client
-    predicts with its own last prompt, P_g if it has never trained. Places of experts that there are not are filled with
-    P_g and hidden from the attention: every message is of the same size.
+    Choices: if e is less than 128, the attention has the width e and gcd(8, e) heads. A client predicts with its own
+    last prompt, P_g if it has never trained. Missing experts are replaced by P_g and masked in the attention, so that
+    all messages have the same size.
 
     Attributes:
-        experts: how many other clients' prompts a client receives at most.
-        choice: whose: those "nearest" to its own, or "fixed", the first in an order drawn once.
-        lam: lambda, weight of the client's own prompt beside the experts.
+        experts: maximum number of other clients' prompts that a client receives.
+        choice: choice of experts: "nearest" to the client's prompt, or "fixed", the first in an order drawn once.
+        lam: weight lambda of the client's own prompt relative to the experts.
         gate_rate: learning rate of the gating network, as a multiple of that of prompts.
     """
 
@@ -77,23 +76,23 @@ class PFedMoAP(Method):
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The experts, which of them there are, and how far a client has come."""
+        """The experts, their mask, and the client's stage."""
         return frozenset({"experts", "present", "stage"})
 
     @property
     def rate(self) -> Mapping[str, float]:
-        """The gating network has another learning rate."""
+        """The factor of the gating network's learning rate."""
         return dict.fromkeys(("gate_in", "gate_in_bias", "gate_out", "gate_out_bias"), self.gate_rate)
 
     @property
     def global_part(self) -> Method:
-        """The averaged prompt alone."""
+        """PromptFL with the averaged prompt alone."""
         return PromptFL()
 
     # Parameters --------------------------------------------------------------------------------------------
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The average P_g (1, s, d), every client's last prompt (n, 1, s, d), who has sent one (n,), an order (n,)."""
+        """Return P_g (1, s, d), all clients' last prompts (n, 1, s, d), flags of sent ones (n,), and an order (n,)."""
         start = task.contexts(1)
         return {
             "prompt": start,
@@ -103,7 +102,7 @@ class PFedMoAP(Method):
         }
 
     def private(self, task: Task) -> Parameters:
-        """The client's last prompt (1, s, d), also sent; its gating network; 0, 1 trained plainly, 2 with experts."""
+        """Return the client's last prompt (1, s, d), gating network, and stage (1: trained, 2: with experts)."""
         width = _width(task.clip.config.embed_dim)
         layers = {
             "gate_in": (3 * width, width),  # queries, keys, values
@@ -120,7 +119,7 @@ class PFedMoAP(Method):
     # Client ------------------------------------------------------------------------------------------------
 
     def start(self, received: Parameters, private: Parameters) -> Parameters:
-        """Training starts from the average, with the experts as they are now."""
+        """Start training from the average, with the current experts."""
         stage = torch.maximum(private["stage"], 1 + received["present"].amax(-1))
         return {
             **private,
@@ -131,7 +130,7 @@ class PFedMoAP(Method):
         }
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
-        """Prediction uses the client's own prompt, and experts once its gating network was trained with some."""
+        """Predict with the client's own prompt, and with experts once its gating network has been trained."""
         stage = private["stage"]
         own = private["own"]
         trained = (stage > 0).view(-1, *[1] * (own.dim() - 1))
@@ -143,42 +142,42 @@ class PFedMoAP(Method):
         }
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The client's own, then the experts."""
+        """Return the client's own prompt, then the experts."""
         return Prompt(Kind.LOCAL, params["own"]), Prompt(Kind.OTHERS, params["experts"])
 
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The client's own: the experts' features are at hand."""
+        """Return the client's own prompt only; the experts' features are in `derived`."""
         return self.prompts(task, params)[:1]
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """Class features (C, n, K, e) of the n experts; each is encoded once, however many clients have it."""
+        """Encode the n experts, equal ones once: class features (C, n, K, e)."""
         experts = params["experts"]  # (C, n, s, d)
         different, at = experts.flatten(0, 1).flatten(1).unique(dim=0, return_inverse=True)
         prompts = different.view(-1, 1, *experts.shape[2:])
         encode = task.encoder_for(experts.shape[-2])
-        features = torch.cat([encode(some) for some in prompts.split(len(experts))])  # no more at once than clients
+        features = torch.cat([encode(some) for some in prompts.split(len(experts))])  # at most C at once
         return {"expert_features": features[at, 0].unflatten(0, experts.shape[:2]).to(task.dtype)}
 
     def class_features(self, task: Task, params: Parameters, prompts: Sequence[Prompt] | None = None) -> Tensor:
-        """Those of the client's own prompt, then those of the experts: (C, 1 + n, K, e)."""
+        """Return the features of the client's own prompt, then of the experts: (C, 1 + n, K, e)."""
         return torch.cat([task.features(params["own"]), params["expert_features"]], dim=1)
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """lambda f . z_k(P_i) + pool(f) . T_k, (C, B, K); f . z_k(P_i) without experts."""
+        """Compute lambda f . z_k(P_i) + pool(f) . T_k, (C, B, K); f . z_k(P_i) without experts."""
         plain = pooled_score(batch.image.pooled, classes[:, :1])
-        present = F.pad(params["present"], (1, 0), value=1.0)  # (C, N): the client's own prompt always is
+        present = F.pad(params["present"], (1, 0), value=1.0)  # (C, N): the client's own prompt is always present
         mixed = self.lam * plain + _gated(params, batch.image.pooled, classes, present)
         alone = params["present"].amax(-1) == 0
         return torch.where(alone[:, None, None], plain, mixed)
 
     def upload(self, params: Parameters, received: Parameters, draws: object) -> Parameters:
-        """The prompt."""
+        """Return the trained prompt."""
         return {"prompt": params["own"]}
 
     # Server ------------------------------------------------------------------------------------------------
 
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
-        """P_g (C, 1, s, d), the experts (C, n, s, d), and which of them there are (C, n)."""
+        """Return P_g (C, 1, s, d), the experts (C, n, s, d), and their mask (C, n)."""
         prompt = server["prompt"]
         filled = prompt.expand(n_clients, self.experts, *prompt.shape[1:])
         present = prompt.new_zeros(n_clients, self.experts)
@@ -192,11 +191,11 @@ class PFedMoAP(Method):
         return {"prompt": prompt.expand(n_clients, *prompt.shape), "experts": filled, "present": present}
 
     def _chosen(self, server: Parameters, clients: Tensor) -> tuple[Tensor, Tensor]:
-        """Whose prompts `clients` (C,) receive, (C, n), and whether there are so many, (C, n)."""
+        """Return the clients whose prompts `clients` (C,) receive, (C, n), and a mask of those that exist, (C, n)."""
         pool, sent = server["pool"].flatten(1).double(), server["sent"] > 0
         everyone = torch.arange(len(pool), device=pool.device)
         if self.choice == "nearest":
-            # Not by products: a client's distances must not depend on who is served beside it.
+            # Not by products: a client's distances must not depend on the other clients of the call.
             order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
         else:
             order = server["order"].double().expand(len(clients), -1)
@@ -205,7 +204,7 @@ class PFedMoAP(Method):
         return first.indices[:, : self.experts], first.values[:, : self.experts].isfinite()
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """The average, and everyone's last prompt."""
+        """Return the average and all clients' last prompts."""
         pool, sent = server["pool"].clone(), server["sent"].clone()
         pool[clients] = uploads["prompt"].to(pool.dtype)
         sent[clients] = 1
@@ -213,21 +212,21 @@ class PFedMoAP(Method):
 
 
 def _width(features: int) -> int:
-    """Components of a feature (e,) that the gating network sees."""
+    """Return the number of components of a feature (e,) that the gating network uses."""
     return min(_WIDTH, features)
 
 
 def _pool(features: Tensor) -> Tensor:
-    """Every (e / 128)-th component of features (..., e) of length 1."""
+    """Return every (e / 128)-th component of normalised features (..., e)."""
     width = features.shape[-1]
     step = width // _width(width)
     return F.normalize(features, dim=-1)[..., : step * _width(width) : step]
 
 
 def _gated(params: Parameters, pooled: Tensor, classes: Tensor, present: Tensor) -> Tensor:
-    """pool(f) . T_k (C, B, K): pooled (C, B, e), classes (C, N, K, e), present (C, N) 0 or 1.
+    """Compute pool(f) . T_k (C, B, K): pooled (C, B, e), classes (C, N, K, e), present (C, N) 0 or 1.
 
-    The output projection is applied to pool(f) instead of to T_k, of which there are K times as many.
+    The output projection is applied to pool(f) instead of the T_k, of which there are K times as many.
     """
     image, experts = _pool(pooled), _pool(classes)  # (C, B, w), (C, N, K, w)
     heads = (gcd(_HEADS, image.shape[-1]), -1)

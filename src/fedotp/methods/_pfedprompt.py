@@ -1,4 +1,4 @@
-"""pFedPrompt: a shared prompt, and attention over the client's own images."""
+"""pFedPrompt: a shared prompt with attention over the client's own images."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -17,23 +17,22 @@ from fedotp.methods._task import Task
 
 @dataclass(frozen=True)
 class PFedPrompt(PromptFL):
-    """Guo et al., WWW 2023. No code was published; this is our reading of it.
+    """Guo et al., WWW 2023. No code was published; this is our interpretation.
 
-    The prompt is learned and averaged as in PromptFL. In the visual space each client adds, without parameters,
-    attention over its own training images: with f the image's pooled feature, G_j the *spatial* feature of training
-    image j (the mean of its normalised patch tokens) and t_k the text feature of class k, all of length 1,
+    The prompt is learned and averaged as in PromptFL. In the visual space each client adds parameter-free attention
+    over its own training images: with f the image's pooled feature, G_j the *spatial* feature of training image j (the
+    mean of its normalised patch tokens) and t_k the text feature of class k, all of length 1,
 
         w_j = softmax_j(beta f . G_j),   personal feature v = sum_j w_j G_j,   score_k = f . t_k + alpha v . t_k.
 
-    Choices, where the description leaves them: one key per training image; `values` "features" as above, or "labels",
-    where the personal term is the attention that falls on class k, sum_j w_j [y_j = k]; alpha and beta as in
-    Tip-Adapter (1 and 5.5); in training an image does not attend to itself, or it would only find what it already
-    knows. A client without images has no personal term.
+    Choices that the paper leaves open: one key per training image; `values` "features" as above, or "labels", with the
+    attention on class k, sum_j w_j [y_j = k], as the personal term; alpha and beta as in Tip-Adapter (1 and 5.5); in
+    training an image does not attend to itself. A client without images has no personal term.
 
     Attributes:
         alpha: weight of the personal term.
         beta: sharpness of the attention over the client's own images.
-        values: what is attended to: the images' "features", or their "labels".
+        values: values of the attention: the images' "features" or "labels".
     """
 
     alpha: float = 1.0
@@ -53,12 +52,12 @@ class PFedPrompt(PromptFL):
 
     @property
     def bound_to_classes(self) -> str:
-        """Labels of images are those of the classes trained on."""
-        why = "the memory of this client votes for its own classes (method.values = labels) only"
+        """Reason why `values` "labels" cannot predict other classes."""
+        why = "the client's memory contains only labels of the trained classes (method.values = labels)"
         return why if self.values == "labels" else ""
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """The global score and alpha times the personal one, (C, B, K)."""
+        """Compute the global score plus alpha times the personal one, (C, B, K)."""
         score = pooled_score(batch.image.pooled, classes)
         if batch.memory is None:
             return score

@@ -1,7 +1,7 @@
-"""The simplest methods: captions without training, CoOp's prompt, and PromptFL's with what has been made of it.
+"""Zero-shot CLIP, CoOp, and PromptFL with its variants.
 
-PromptFL averages one prompt for all. Beside it: clients that fine-tune it before they predict (FT), that stay near it
-(FedProx), or that share a part of its vectors (FedPer).
+PromptFL averages one prompt for all clients. Variants fine-tune it before predictions (FT), penalise the distance from
+it (FedProx), or share only some of its vectors (FedPer).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fedotp.methods._task import Task
 
 @dataclass(frozen=True)
 class ZeroShot(Method):
-    """Radford et al., ICML 2021, with the caption CoOp uses for the data set."""
+    """Radford et al., ICML 2021, with CoOp's caption for the data set."""
 
     name: ClassVar[str] = "zeroshot"
     title: ClassVar[str] = "Zero-shot CLIP"
@@ -27,11 +27,11 @@ class ZeroShot(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everyone has the captions."""
+        """The method itself: all clients have the captions."""
         return self
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The captions: there is nothing to learn in them."""
+        """Return the captions."""
         return (Prompt(Kind.CAPTION, None),)
 
 
@@ -39,7 +39,7 @@ class ZeroShot(Method):
 class CoOp(Method):
     """Zhou et al., IJCV 2022: one prompt per client, matched with the pooled feature, never shared.
 
-    A client trains in the rounds it is sampled for, so that all methods of a comparison take equally many steps.
+    A client trains only in rounds in which it is sampled, so that all methods take the same number of steps.
     """
 
     name: ClassVar[str] = "coop"
@@ -48,11 +48,11 @@ class CoOp(Method):
     learning_rates: ClassVar[LearningRates] = LearningRates(falling=0.5)
 
     def private(self, task: Task) -> Parameters:
-        """The prompt (1, s, d)."""
+        """Return the prompt (1, s, d)."""
         return {"prompt": task.contexts(1)}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The client's own."""
+        """Return the client's own prompt."""
         return (Prompt(Kind.LOCAL, params["prompt"]),)
 
 
@@ -67,24 +67,24 @@ class PromptFL(Method):
 
     @property
     def global_part(self) -> Method:
-        """Everything: clients keep nothing private."""
+        """PromptFL: clients keep nothing private."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The prompt (1, s, d)."""
+        """Return the prompt (1, s, d)."""
         return {"prompt": task.contexts(1)}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The one of all."""
+        """Return the shared prompt."""
         return (Prompt(Kind.GLOBAL, params["prompt"]),)
 
 
 @dataclass(frozen=True)
 class PromptFLFineTuned(PromptFL):
-    """Cheng et al., 2021. The tuned copy is used to predict and then forgotten; it is never averaged.
+    """Cheng et al., 2021. The fine-tuned copy is used for predictions only; it is never averaged.
 
     Attributes:
-        epochs: passes over the client's images, 0 for as many as in a round (the paper does not say how many).
+        epochs: epochs of fine-tuning; 0 for as many as in a round (the paper does not state a number).
     """
 
     epochs: int = 0
@@ -99,7 +99,7 @@ class PromptFLFineTuned(PromptFL):
 
     @property
     def finetune_epochs(self) -> int | None:
-        """Epochs before a prediction."""
+        """Epochs of fine-tuning before predictions."""
         return self.epochs or None
 
 
@@ -108,7 +108,7 @@ class PromptFLProx(PromptFL):
     """Li et al., MLSys 2020: the loss gains mu / 2 ||P - P_g||^2.
 
     Attributes:
-        mu: how strongly a client is drawn to the global prompt (0.5 in the FedOTP authors' code).
+        mu: weight of the squared distance from the global prompt (0.5 in the FedOTP authors' code).
     """
 
     mu: float = 0.5
@@ -122,19 +122,17 @@ class PromptFLProx(PromptFL):
         require_from(0, MOST, "method.mu", self.mu, " (the authors use 0.5)")
 
     def penalty(self, task: Task, params: Parameters, received: Parameters, classes: Tensor) -> Tensor | None:
-        """mu / 2 times the squared distance from what the server sent, (C,)."""
+        """Return mu / 2 times the squared distance from the received prompt, (C,)."""
         distance = (params["prompt"] - received["prompt"]).square().flatten(1).sum(1)
         return self.mu / 2 * (distance.detach() if task.authors.detached_proximal else distance)
 
 
 @dataclass(frozen=True)
 class PromptFLPer(Method):
-    """Arivazhagan et al., 2019, as adapted by Guo et al.: base vectors are averaged, personal ones stay.
-
-    The paper does not give the division.
+    """Arivazhagan et al., 2019, as adapted by Guo et al.: base vectors are shared, personal ones private.
 
     Attributes:
-        n_base: how many of the context vectors, the first ones, are shared; 0 for half of them.
+        n_base: number of context vectors, the first ones, that are shared; 0 for half (the paper does not state it).
     """
 
     n_base: int = 0
@@ -147,15 +145,15 @@ class PromptFLPer(Method):
         require_from(0, MOST, "method.n_base", self.n_base, " (0: half of the vectors)")
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """The base vectors (1, s_b, d)."""
+        """Return the base vectors (1, s_b, d)."""
         return {"base": self._divided(task)[0]}
 
     def private(self, task: Task) -> Parameters:
-        """The personal vectors (1, s - s_b, d)."""
+        """Return the personal vectors (1, s - s_b, d)."""
         return {"personal": self._divided(task)[1]}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The prompt [base, personal]."""
+        """Return the prompt [base, personal]."""
         return (Prompt(Kind.BOTH, torch.cat([params["base"], params["personal"]], dim=-2)),)
 
     def _divided(self, task: Task) -> tuple[Tensor, Tensor]:
@@ -164,7 +162,5 @@ class PromptFLPer(Method):
         n_ctx = context.shape[-2]
         n_base = self.n_base or n_ctx // 2
         if not 0 < n_base < n_ctx:
-            raise FedotpError(
-                f"method.n_base = {n_base}: must be from 1 to {n_ctx - 1}, fewer than the {n_ctx} context vectors"
-            )
+            raise FedotpError(f"method.n_base = {n_base}: must be from 1 to {n_ctx - 1} with {n_ctx} context vectors")
         return context[..., :n_base, :], context[..., n_base:, :]

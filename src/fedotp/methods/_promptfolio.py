@@ -1,4 +1,4 @@
-"""PromptFolio: a global and a local prompt whose class features are mixed in a fixed proportion."""
+"""PromptFolio: a global and a local prompt whose class features are mixed in a fixed ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
-_THETA = "theta"  # among the parameters of clients that have one each
+_THETA = "theta"  # name of the parameter of clients with their own theta
 
 
 @dataclass(frozen=True)
 class PromptFolio(Method):
-    """Pan et al., NeurIPS 2024: P_g is averaged, P_l stays, and an image with the pooled feature f scores
+    """Pan et al., NeurIPS 2024: P_g is shared, P_l private, and the scores of an image with the pooled feature f are
 
         f . w_k,   w_k = (1 - theta) z_k(P_g) + theta z_k(P_l),
 
-    with z_k(P) the text feature of prompt P with class name k. f and z_k are of length 1, w_k is not brought to it
-    again: the score is the weighted mean of both prompts' cosines.
+    with z_k(P) the text feature of prompt P with class name k. f and z_k have length 1, but w_k is not normalised: the
+    score is the weighted mean of both prompts' cosines.
 
     Attributes:
-        theta: what the local prompt counts; the global one counts 1 - theta.
+        theta: weight of the local prompt; that of the global one is 1 - theta.
     """
 
     theta: float = 0.4
@@ -43,16 +43,16 @@ class PromptFolio(Method):
 
     @property
     def global_part(self) -> Method:
-        """P_g alone."""
+        """PromptFL with P_g alone."""
         return PromptFL()
 
     @property
     def adjustable(self) -> dict[str, tuple[str, object]]:
-        """`theta` is its dial."""
+        """The option `theta`, as the dial."""
         return {"dial": ("theta", self.theta)}
 
     def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Also where only theta differs."""
+        """Combine methods that differ at most in theta."""
         if together := super().side_by_side(others):
             return together
         methods = [method for method in (self, *others) if type(method) is PromptFolio]
@@ -62,33 +62,33 @@ class PromptFolio(Method):
         return _EachItsTheta(), [{_THETA: theta} for theta in thetas]
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """P_g (1, s, d), under the name that `global_part` gives its own."""
+        """Return P_g (1, s, d), under the name that `global_part` uses."""
         return {"prompt": task.contexts(2)[:1]}
 
     def private(self, task: Task) -> Parameters:
-        """P_l (1, s, d)."""
+        """Return P_l (1, s, d)."""
         return {"private": task.contexts(2)[1:]}
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """P_g and P_l."""
+        """Return P_g and P_l."""
         return Prompt(Kind.GLOBAL, params["prompt"]), Prompt(Kind.LOCAL, params["private"])
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """1 - theta and theta, (2,)."""
+        """Return 1 - theta and theta, (2,)."""
         theta = torch.full((), self.theta, dtype=task.dtype, device=task.device)
         return torch.stack([1 - theta, theta])
 
 
 @dataclass(frozen=True)
 class _EachItsTheta(PromptFolio):
-    """PromptFolio for clients with different thetas, which are among their parameters."""
+    """PromptFolio for clients with different thetas, which are parameters of the clients."""
 
     @property
     def fixed(self) -> frozenset[str]:
-        """The thetas are given."""
+        """The thetas."""
         return frozenset({_THETA})
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """1 - theta and theta of each client, (C, 2)."""
+        """Return 1 - theta and theta of each client, (C, 2)."""
         theta = params[_THETA].to(task.dtype)
         return torch.stack([1 - theta, theta], dim=-1)

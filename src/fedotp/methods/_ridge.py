@@ -1,8 +1,8 @@
-"""Closed forms on the images' features: no gradient, one round, and exactly the centralised solution.
+"""Closed forms on image features: one round without gradients, exactly the centralised solution.
 
 With X (n, e) the features of a client's n images, of length 1, and Y (n, K) their labels, one-hot minus 1/K, a client
-sends the means G = X'X / n and B = X'Y / n. Their averages with weights n (Eq. 4) are those of all images pooled,
-whatever the partition. So secure sums add them, a private release covers them, and subtraction forgets a client.
+sends the means G = X'X / n and B = X'Y / n. Their averages with weights n (Eq. 4) are those of all images, for any
+partition. So secure sums can add them, differential privacy covers them, and subtraction removes a client.
 """
 
 from collections.abc import Sequence
@@ -20,30 +20,29 @@ from fedotp.methods._method import Method
 from fedotp.methods._parts import IMAGES, Batch, Kind, Need, Parameters, Prompt
 from fedotp.methods._task import Task
 
-_ROUNDING = 1e-9  # how negative rounding may make an eigenvalue of a mean of x x'
+_ROUNDING = 1e-9  # tolerance for negative eigenvalues of a mean of x x' due to rounding
 
 
 @dataclass(frozen=True)
 class Ridge(Method):
-    """Fed3R (Fani et al., ICML 2024) and AFL (He et al., CVPR 2025), toward the captions' features, then personal.
+    """Fed3R (Fani et al., ICML 2024) and AFL (He et al., CVPR 2025), regularised toward the captions' features.
 
     With Z (K, e) the features of the captions, of length 1, and G and B of the n images of all clients,
 
         W = (G + reg I)^-1 (B + reg text Z')                         (e, K)
 
-    which is text Z', zero-shot CLIP, before the first round. With `personal` > 0 the n_i images of client i count
-    1 + personal times for its own weights: with r = personal n_i / n, it has G + r G_i and B + r B_i in place of G
-    and B, which it is sent. An image with features f has score_k = f . W_k sharpness / exp(logit scale), so that its
-    logits are sharpness f . W_k.
-
-    All statistics are float64.
+    which is text Z', zero-shot CLIP, before the first round. With `personal` > 0 the n_i images of client i have the
+    weight 1 + personal in its own W: with r = personal n_i / n, it uses G + r G_i and B + r B_i in place of the
+    received G and B. An image with features f has score_k = f . W_k sharpness / exp(logit scale), so that its logits
+    are sharpness f . W_k. All statistics are float64.
 
     Attributes:
-        reg: how strongly weights are held at the captions', per image.
-        text: length of the captions' features that weights are held at; 0 is the ridge of Fed3R and AFL.
-        personal: how many times more a client's own images count for its weights; 0: all clients have the same.
-        sharpness: of the probabilities, whose logits are this times the scores.
-        features: "pooled", of the image; "both", the direction halfway between it and the mean direction of patches.
+        reg: regularisation toward the captions' weights, per image.
+        text: length of the captions' features in the regularisation; 0 for the ridge of Fed3R and AFL.
+        personal: additional weight of a client's own images in its weights; 0 for the same weights for all clients.
+        sharpness: factor of the logits.
+        features: image features: "pooled", or "both": the direction halfway between the pooled feature and the mean
+            direction of patches.
     """
 
     reg: float = 0.03
@@ -67,40 +66,40 @@ class Ridge(Method):
 
     @property
     def bound_to_classes(self) -> str:
-        """Weights are of the classes trained on."""
-        return "its weights are of the classes it was trained on"
+        """Reason why the weights cannot predict other classes."""
+        return "its weights are those of the trained classes"
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Patches only where they are among the features."""
+        """Tokens only if they are among the features."""
         return frozenset({Need.POOLED if self.features == "pooled" else Need.TOKENS})
 
     @property
     def closed_form_rounds(self) -> int:
-        """One round of statistics replaces all gradient steps."""
+        """One round."""
         return 1
 
     @property
     def global_part(self) -> Method:
-        """The shared weights."""
+        """The method with shared weights."""
         return replace(self, personal=0.0)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """G (e, e) and B (e, K) of no images, the captions' Z (K, e), and n."""
+        """Return G (e, e) and B (e, K) of no images, the captions' Z (K, e), and n."""
         captions = F.normalize(task.template_features()[0, 0].double(), dim=-1)  # (K, e)
         n_classes, width = captions.shape
         zeros = {"gram": captions.new_zeros(width, width), "cross": captions.new_zeros(width, n_classes)}
         return {**zeros, "captions": captions, IMAGES: captions.new_zeros(())}
 
     def private(self, task: Task) -> Parameters:
-        """A client's own G and B, and the number of its images, where it uses them."""
+        """Return a client's own G and B and its number of images, if it uses them."""
         if not self.personal:
             return {}
         shared = self.shared(task, 1)
         return {"own_gram": shared["gram"], "own_cross": shared["cross"], "own_images": shared[IMAGES]}
 
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
-        """To everyone the weights W (C, e, K); where they are personal, what clients make theirs of."""
+        """Return the weights W (C, e, K); with `personal`, the sums to compute them from."""
         target = self.text * server["captions"].mT
         reg = self.reg_of(server)
         gram, cross = _without_negative(server["gram"]), server["cross"]
@@ -111,27 +110,27 @@ class Ridge(Method):
 
     @property
     def _sends_sums(self) -> bool:
-        """Whether clients need more than the weights."""
+        """True if clients compute their own weights from sums."""
         return self.personal > 0
 
     def reg_of(self, server: Parameters) -> Tensor:
-        """The present `reg`, a tensor without axes."""
+        """Return the current `reg` as a scalar tensor."""
         return torch.full_like(server[IMAGES], self.reg)
 
     @property
     def fixed(self) -> frozenset[str]:
-        """All that is sent: it follows from statistics."""
+        """All received parameters."""
         return frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
-        """The shared weights, or a client's own: (C, e, K)."""
+        """Return the shared weights, or each client's own: (C, e, K)."""
         if "weights" in received:
             return {"weights": received["weights"]}
         gram, cross = self._with_own(received | private)
         return {"weights": _solved(gram, cross, received["target"], received["reg"][:, None, None])}
 
     def _with_own(self, params: Parameters) -> tuple[Tensor, Tensor]:
-        """G (C, e, e) and B (C, e, K) in which a client's own images count as often as `personal` says."""
+        """Return G (C, e, e) and B (C, e, K) with the additional weight `personal` of own images."""
         if "own_gram" not in params:
             return params["all_gram"], params["all_cross"]
         share = self.personal * params["own_images"] / params[IMAGES].clamp_min(1)  # (C,)
@@ -139,11 +138,11 @@ class Ridge(Method):
         return params["all_gram"] + share * params["own_gram"], params["all_cross"] + share * params["own_cross"]
 
     def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """The captions."""
+        """Return the captions."""
         return (Prompt(Kind.CAPTION, None),)
 
     def seen(self, image: ImageFeatures) -> Tensor:
-        """The features (C, B, e) of images, of length 1."""
+        """Compute the features (C, B, e) of images, of length 1."""
         pooled = F.normalize(image.pooled, dim=-1)
         if self.features == "pooled":
             return pooled
@@ -151,51 +150,51 @@ class Ridge(Method):
         return F.normalize(pooled + patches, dim=-1)
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
-        """f . W sharpness / exp(logit scale): (C, B, K)."""
+        """Compute f . W sharpness / exp(logit scale): (C, B, K)."""
         image = self.seen(batch.image)
         scale = self.sharpness / task.logit_scale.exp()
         return image @ params["weights"].to(image.dtype) * scale.to(image.dtype)
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
-        """Sums over the images of a batch: X'X (C, e, e) and X'Y (C, e, K)."""
+        """Compute sums over the images of a batch: X'X (C, e, e) and X'Y (C, e, K)."""
         image, labels = self.regression(task, batch)
         return {"gram": image.mT @ image, "cross": image.mT @ labels}
 
     def regression(self, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-        """X (C, B, e), 0 for padding, and Y (C, B, K)."""
+        """Return X (C, B, e), 0 for padding, and Y (C, B, K)."""
         image = self.seen(batch.image).double() * (batch.labels >= 0)[..., None]
         n_classes = len(task.classes)
         return image, F.one_hot(batch.labels.clamp_min(0), n_classes).double() - 1 / n_classes
 
     def sensitivity(self, task: Task) -> float:
-        """|x x'|^2 + |x y'|^2 is 1 + (1 - 1/K) for x of length 1 and y one-hot minus 1/K."""
+        """Return sqrt(|x x'|^2 + |x y'|^2) = sqrt(1 + (1 - 1/K)), for x of length 1 and y one-hot minus 1/K."""
         return float(np.sqrt(2 - 1 / len(task.classes)))
 
     def settled(self, params: Parameters, means: Parameters, n_images: Tensor) -> Parameters:
-        """The means to send and, with `personal`, to keep; and the weights that follow."""
+        """Return the means to send and, with `personal`, to store, and the resulting weights."""
         named = {"own_gram": means["gram"], "own_cross": means["cross"], "own_images": n_images}
         own = named if self.personal else {}
         return {**params, **own, **self.deployed(params, own), **means}
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """The means G (C, e, e) and B (C, e, K)."""
+        """Return the means G (C, e, e) and B (C, e, K)."""
         return {name: params[name] for name in ("gram", "cross")}
 
 
 @dataclass(frozen=True)
 class FedCOF(Ridge):
-    """Goswami et al., NeurIPS 2025: clients send means of classes and their numbers of images, and no second moments.
+    """Goswami et al., NeurIPS 2025: clients send class means and class counts, but no second moments.
 
     With m_ic (e,) the mean of the n_ic images of class c of client i, and n_c and m_c of all clients, the server takes
 
         S_c = sum_i n_ic (m_ic - m_c)(m_ic - m_c)' / (C_c - 1) + shrinkage I,
 
     an unbiased estimate of the covariance of class c from the C_c clients that have images of it, as means of n images
-    spread by S_c / n. Then n G = sum_c (n_c - 1) S_c + n_c m_c m_c', and B and W follow as for `Ridge`. The server sees
-    the class counts of every client.
+    have the covariance S_c / n. Then n G = sum_c (n_c - 1) S_c + n_c m_c m_c', and B and W are those of `Ridge`. The
+    server sees the class counts of every client.
 
     Attributes:
-        shrinkage: what is added to the variances, of which few clients say little.
+        shrinkage: number added to the variances, which few clients estimate poorly.
     """
 
     shrinkage: float = 0.001
@@ -209,26 +208,26 @@ class FedCOF(Ridge):
         require_from(0, MOST, "method.shrinkage", self.shrinkage)
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
-        """Sums over the images of a batch by class: features (C, K, e), numbers (C, K); with `personal` also G, B."""
+        """Compute sums of features (C, K, e) and counts (C, K) by class over a batch; with `personal` also G and B."""
         image = self.seen(batch.image).double()
         labels = F.one_hot(batch.labels.clamp_min(0), len(task.classes)).double() * (batch.labels >= 0)[..., None]
         of_classes = {"class_sum": labels.mT @ image, "class_count": labels.sum(1)}
         return {**super().statistics(task, params, batch), **of_classes} if self.personal else of_classes
 
     def sensitivity(self, task: Task) -> float:
-        """An image adds its features, of length 1, and 1."""
+        """Return sqrt(2): an image adds features of length 1 and a count of 1."""
         return float(np.sqrt(2))
 
     def settled(self, params: Parameters, means: Parameters, n_images: Tensor) -> Parameters:
-        """With `personal` as for `Ridge`."""
+        """Return the means and, with `personal`, those of `Ridge`."""
         return super().settled(params, means, n_images) if self.personal else params | means
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """Sums of features by class (C, K, e) and numbers (C, K), both divided by the number of the client's images."""
+        """Return sums of features (C, K, e) and counts (C, K) by class, divided by the client's number of images."""
         return {name: params[name] for name in ("class_sum", "class_count")}
 
     def aggregate(self, server: Parameters, clients: Tensor, uploads: Parameters, weights: Tensor) -> Parameters:
-        """G and B from what means of different clients have in common and how they spread."""
+        """Compute G and B from the means and the scatter of the clients' class means."""
         n_images = weights.double()[:, None]
         sums, counts = uploads["class_sum"] * n_images[..., None], uploads["class_count"].clamp_min(0) * n_images
         means = sums / counts.clamp_min(1)[..., None]
@@ -245,16 +244,16 @@ class FedCOF(Ridge):
 
 
 def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: Tensor) -> Tensor:
-    """(G + reg I)^-1 (B + reg target), for G (..., e, e), B and target (..., e, K)."""
+    """Compute (G + reg I)^-1 (B + reg target), for G (..., e, e), B and target (..., e, K)."""
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     return torch.cholesky_solve(cross + reg * target, torch.linalg.cholesky(gram + reg * eye))
 
 
 def _without_negative(gram: Tensor) -> Tensor:
-    """G (e, e) without the negative eigenvalues that noise gives it, and symmetric; a true G stays what it is."""
+    """Symmetrise G (e, e) and remove negative eigenvalues, which noise adds; a G without noise does not change."""
     gram = (gram + gram.mT) / 2
     eye = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    if not torch.linalg.cholesky_ex(gram + _ROUNDING * eye).info:  # faster than eigenvalues, which few need
+    if not torch.linalg.cholesky_ex(gram + _ROUNDING * eye).info:  # faster than eigenvalues
         return gram
     values, vectors = torch.linalg.eigh(gram)
     return (vectors * values.clamp_min(0)) @ vectors.mT

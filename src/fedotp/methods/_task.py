@@ -1,4 +1,4 @@
-"""What all clients and the server of a federation agree on before the first round, and what is drawn from its seed."""
+"""Task of a federation, common to all clients and the server, and initial draws from its seed."""
 
 import copy
 import zlib
@@ -21,25 +21,26 @@ from fedotp.prompts import N_CTX, POSITION, STD, FeatureEncoder, Position, Promp
 
 Precision = Literal["float32", "bfloat16", "float64"]
 PRECISION: Precision = "float32"
-"""Of the text tower's computation."""
-_MOST_VECTORS = 1000  # no text tower has so many positions: CLIP's has 77
+"""Default precision of the text tower."""
+_MOST_VECTORS = 1000  # more than the positions of any text tower (77 for CLIP)
 
 
 @dataclass(frozen=True)
 class PromptSettings:
-    """The shape and the start of a prompt, and what it must not forget; the defaults are the paper's.
+    """Shape and initialisation of prompts, and KgCoOp's penalty; the defaults are the paper's.
 
     Attributes:
-        space: what a prompt is: "context" vectors around the class name, which the text tower reads, or a change to the
-            text "features" of each class (task residuals, Yu et al., CVPR 2023). The latter needs no text tower and is
-            bound to its classes; `n_ctx` and `position` have no effect then.
-        n_ctx: s, the context vectors of a prompt.
-        position: where the class name stands: at the "end" of the vectors, in their "middle" or in "front" of them.
-        per_class: every class has its own context vectors.
-        std: standard deviation of the normal draws that the vectors start as, or that are added to `words`.
-        words: text whose embeddings the vectors start as, such as "a photo of a"; it fixes their number. "" for none.
-        kgcoop: weight of a penalty on what prompts forget, 0 for none. It is KgCoOp's (Yao et al., CVPR 2023): 1 less
-            the mean cosine of their class features and those of the hand-written template. That paper uses 8.
+        space: space of prompts: "context" vectors around the class name, input of the text tower, or changes to the
+            text "features" of each class (task residuals, Yu et al., CVPR 2023). The latter need no text tower and work
+            for their classes only; they ignore `n_ctx` and `position`.
+        n_ctx: number s of context vectors of a prompt.
+        position: position of the class name: at the "end" of the vectors, in their "middle" or in "front" of them.
+        per_class: train separate context vectors for every class.
+        std: standard deviation of the initial vectors, or of the noise added to `words`.
+        words: text whose embeddings initialise the vectors, such as "a photo of a"; it determines their number. "" for
+            none.
+        kgcoop: weight of KgCoOp's penalty on forgetting (Yao et al., CVPR 2023, who use 8): 1 minus the mean cosine of
+            the prompts' class features and those of the hand-written template. 0 for none.
     """
 
     space: Literal["context", "features"] = "context"
@@ -56,16 +57,16 @@ class PromptSettings:
         require_from(0, MOST, "prompt.std", self.std, f" (the paper uses {STD})")
         if self.space == "features" and (self.per_class or self.words):
             key, right = ("per_class", "false") if self.per_class else ("words", '""')
-            raise SettingError(f"prompt.{key}", show(getattr(self, key)), f'{right} with prompt.space = "features"')
+            raise SettingError(f"prompt.{key}", show(getattr(self, key)), f'{right} if prompt.space = "features"')
         require_from(0, MOST, "prompt.kgcoop", self.kgcoop, " (0: none; KgCoOp's paper uses 8)")
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A frozen backbone, the classes to distinguish, and the shape of the prompts.
+    """A frozen backbone, the classes, and the shape of the prompts.
 
-    `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` draws the initial prompts; `authors`
-    says what is done as in the authors' code.
+    `template` is the caption of zero-shot CLIP, with {} for the class name; `seed` determines the initial prompts;
+    `authors` are the departures of the authors' code.
     """
 
     clip: CLIP
@@ -81,22 +82,22 @@ class Task:
 
     def __post_init__(self) -> None:
         if "{}" not in self.template:
-            raise FedotpError(f"template {self.template!r} has no {{}} where the class name goes")
+            raise FedotpError(f"template = {self.template!r}: must contain {{}} in place of the class name")
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Device of the backbone."""
         return self.clip.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of prompts, features and scores: float64 for a tower in float64, float32 otherwise."""
+        """Type of prompts, features and scores: float64 for a tower in float64, else float32."""
         return torch.promote_types(self.clip.dtype, torch.float32)
 
     def in_precision(self, precision: Precision) -> "Task":
-        """The same task with its tower in float64 or bfloat16; "float32" leaves the tower as it is.
+        """Return a copy with the tower in float64 or bfloat16; "float32" does not change it.
 
-        In bfloat16 only the text tower computes so; what is learned, and the matching, stay in float32.
+        With bfloat16, learned parameters and matching remain in float32.
         """
         dtype = getattr(torch, precision)
         without_tower = precision == "bfloat16" and isinstance(self.clip.config.text, ClassTable)
@@ -105,10 +106,10 @@ class Task:
         return replace(self, clip=_converted(self.clip, dtype))
 
     def side_by_side(self, n_clients: Sequence[int]) -> "Task":
-        """The same task for the clients of several runs in a row, so many of each.
+        """Return a copy for the clients of several runs in a row, with these numbers of clients.
 
-        A prompt that is one for all clients of a run is then encoded once for the run. To find out, prompts are
-        compared, and a GPU waited for: this is for predictions.
+        A prompt shared by all clients of a run is then encoded once for the run. Comparing prompts synchronises with
+        the GPU, so use this for predictions only.
         """
         several = copy.copy(self)
         object.__setattr__(several, "_runs", tuple(n_clients))
@@ -116,40 +117,40 @@ class Task:
 
     @property
     def bound_to_classes(self) -> str:
-        """Why its prompts cannot be put before other class names, in a sentence; "" where they can."""
+        """Reason why its prompts cannot be used with other class names; "" if they can."""
         if self.in_feature_space:
-            return 'these prompts change the features of their own classes (prompt.space = "features"), not of others'
-        why = "these prompts have vectors for every class (prompt.per_class): they cannot be put before other names"
+            return 'these prompts are changes to the features of the trained classes (prompt.space = "features")'
+        why = "these prompts have separate vectors for each of the trained classes (prompt.per_class)"
         return why if self.prompt.per_class else ""
 
     @property
     def in_feature_space(self) -> bool:
-        """Whether prompts are changes to class features; nothing else can be without a text tower."""
+        """True if prompts are changes to class features, the only possibility without a text tower."""
         return self.prompt.space == "features" or isinstance(self.clip.config.text, ClassTable)
 
     def require_context(self, why: str) -> None:
-        """Refuse prompts in feature space, and backbones without a text tower, to a method that says `why`."""
+        """Require context vectors and a text tower; `why` is the method's reason."""
         if self.prompt.space == "features":
-            raise FedotpError(f'prompt.space = "features": {why}; right is "context"')
-        _ = self.clip.text  # refused where there is none
+            raise FedotpError(f'prompt.space = "features": must be "context", as {why}')
+        _ = self.clip.text  # raises if there is none
 
     @property
     def logit_scale(self) -> Tensor:
-        """Logarithm of 1 / tau, the backbone's own."""
+        """The backbone's logarithm of 1 / tau."""
         return self.clip.logit_scale
 
     def rule(self, matching: Matching) -> Matching:
-        """`matching` as it is computed here: with the solver of the authors' code where that is asked for."""
+        """Return `matching` with the solver of the authors' code if `authors.batch_solver` is set."""
         return replace(matching, solver="batch") if self.authors.batch_solver else matching
 
     @cached_property
     def encoder(self) -> PromptEncoder | FeatureEncoder:
-        """The text tower on this task's prompts, or what adds them to class features."""
+        """Encoder of this task's prompts: the text tower, or the addition to class features."""
         words = self.prompt.words
         return self.encoder_for(len(self.clip.tokenizer.encode(words)) if words else self.prompt.n_ctx)
 
     def encoder_for(self, n_ctx: int) -> PromptEncoder | FeatureEncoder:
-        """The text tower on prompts of `n_ctx` vectors, which need not be as long as the task's."""
+        """Return the encoder of prompts of `n_ctx` vectors, which may differ from the task's length."""
         if n_ctx not in self._encoders:
             settings = self.prompt
             self._encoders[n_ctx] = (
@@ -162,10 +163,9 @@ class Task:
         return self._encoders[n_ctx]
 
     def contexts(self, n_prompts: int, n_ctx: int | None = None) -> Tensor:
-        """Initial context vectors (N, s, d), or (N, K, s, d) per class, or (N, K, e) in feature space.
+        """Return initial context vectors (N, s, d), or (N, K, s, d) per class, or (N, K, e) in feature space.
 
-        They are the same for every client, and float64 for a tower in float64, float32 otherwise. `n_ctx` is their
-        number s, the task's if not given.
+        They are the same for every client, of the type `dtype`. `n_ctx` is their number s, by default the task's.
         """
         settings = self.prompt
         if settings.space == "features":
@@ -173,23 +173,23 @@ class Task:
             drawn = torch.randn(n_prompts, len(self.classes), self.encoder.width, generator=generator)
             return self._rounded(settings.std * drawn.to(self.device))
         n_ctx = self.encoder.n_ctx if n_ctx is None else n_ctx
-        self.encoder_for(n_ctx)  # refuses more vectors than the text tower has positions before they are drawn
+        self.encoder_for(n_ctx)  # raises if there are too many vectors, before they are drawn
         if settings.words and n_ctx == self.encoder.n_ctx:
-            # A second prompt equal to the first would get equal gradients for ever.
+            # Without noise, equal prompts would always have equal gradients.
             return self.word_contexts(n_prompts, settings.words, settings.std)
         n_classes = len(self.classes) if settings.per_class else None
         context = random_context(self.clip, n_prompts, n_ctx, n_classes=n_classes, std=settings.std, seed=self.seed)
         return self._rounded(context[0])
 
     def word_contexts(self, n_prompts: int, words: str, noise: float) -> Tensor:
-        """Context vectors as of `contexts` that start as the embeddings of words, and normal `noise` on them."""
+        """Return context vectors as `contexts` does, initialised with the embeddings of words plus normal `noise`."""
         self.require_context(f"prompts that start as {words!r} are context vectors")
         n_classes = len(self.classes) if self.prompt.per_class else None
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return self._rounded(context[0])
 
     def word_vectors(self, words: str) -> Tensor:
-        """The embeddings (n, d) of the n tokens of `words`, looked up once and then kept."""
+        """Return the embeddings (n, d) of the n tokens of `words`, cached."""
         if words not in self._words:
             self._words[words] = word_context(self.clip, words, 1)[0, 0].to(self.dtype)
         return self._words[words]
@@ -198,10 +198,10 @@ class Task:
         return (context.half() if self.authors.half_precision else context).to(self.dtype)
 
     def features(self, *contexts: Tensor | None) -> Tensor:
-        """Class features (C, N, K, e) of prompts (C, N_i, s_i, d) set side by side, in the order given.
+        """Encode prompts (C, N_i, s_i, d) into class features (C, N, K, e), in the given order.
 
-        Prompts of one length are encoded together, those that are one for all clients (expanded along the client axis)
-        once. None stands for the template; alone it gives (1, 1, K, e), for all clients.
+        Prompts of the same length are encoded together, those shared by all clients (expanded along the client axis)
+        once. None is the template; alone it gives (1, 1, K, e), for all clients.
         """
         n_clients = max((len(context) for context in contexts if context is not None), default=1)
         parts = []
@@ -218,9 +218,9 @@ class Task:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _shape(self, context: Tensor | None) -> tuple[tuple[int, ...], int]:
-        """How many clients each different prompt is for, none where it is each client's own; and its number of vectors.
+        """Return the numbers of clients that share each prompt, () if it is each client's own, and its vectors.
 
-        The template, for which nothing is known yet, has 0 vectors.
+        The template counts as 0 vectors.
         """
         if context is None:
             return (1,), 0
@@ -233,7 +233,7 @@ class Task:
         return (), n_ctx
 
     def template_features(self) -> Tensor:
-        """Class features (1, 1, K, e) of the hand-written template."""
+        """Return class features (1, 1, K, e) of the hand-written template."""
         return self.caption_features(self.template)
 
     @cached_property
@@ -243,13 +243,13 @@ class Task:
 
     @torch.no_grad()
     def caption_features(self, caption: str) -> Tensor:
-        """Class features (1, 1, K, e) of a `caption` with {} for the class name, encoded once and then kept."""
+        """Return class features (1, 1, K, e) of a `caption` with {} for the class name, cached."""
         if caption not in self._captions:
             self._captions[caption] = self._encoded(caption)[None, None].to(self.dtype)
         return self._captions[caption]
 
     def _encoded(self, caption: str) -> Tensor:
-        """Class features (K, e) of a caption: the text tower's, or for a backbone without one those of its table."""
+        """Encode a caption into class features (K, e), by the text tower or, without one, by the table of features."""
         table = self.clip.config.text
         if isinstance(table, ClassTable) and caption == table.template:
             return self.clip.class_features[table.rows(self.classes)]
@@ -260,31 +260,31 @@ class Task:
 
 @lru_cache(maxsize=2)
 def _converted(clip: CLIP, dtype: torch.dtype) -> CLIP:
-    """A copy of the backbone in another precision, one for all runs of a process; its temperature keeps all digits."""
+    """Return a copy of the backbone in another precision, cached; its temperature keeps at least float32."""
     copied = copy.deepcopy(clip).to(dtype)
     copied.logit_scale.data = clip.logit_scale.data.to(torch.promote_types(dtype, torch.float32))
     return copied
 
 
 def _firsts(sizes: tuple[int, ...]) -> list[int]:
-    """Where parts of these sizes, one after the other, begin."""
+    """Return the starts of consecutive parts of these sizes."""
     return [0, *accumulate(sizes[:-1])]
 
 
 def uniform(task: Task, purpose: str, *shape: int, bound: float) -> Tensor:
-    """Numbers from -bound to bound, the same on every device; `purpose` separates them from other draws of the seed."""
+    """Draw from [-bound, bound], the same on every device; `purpose` separates the draws of a seed."""
     drawn = torch.rand(shape, generator=_generator(task, purpose))
     return bound * (2 * drawn.to(task.device, task.dtype) - 1)
 
 
 def normal(task: Task, purpose: str, *shape: int, std: float) -> Tensor:
-    """Normal numbers of this standard deviation around 0, otherwise as `uniform`."""
+    """Draw normal numbers of mean 0 and this standard deviation, as `uniform` does."""
     drawn = torch.randn(shape, generator=_generator(task, purpose))
     return std * drawn.to(task.device, task.dtype)
 
 
 def constant(task: Task, value: float, *shape: int) -> Tensor:
-    """The same number everywhere: what biases and norms start from."""
+    """Return a tensor filled with `value`, to initialise biases and norms."""
     return torch.full(shape, value, device=task.device, dtype=task.dtype)
 
 

@@ -1,7 +1,7 @@
 """Optimal transport between an image's patches and a class's prompts.
 
-`solve` is the front door: see its docstring for the problem and the solvers. `score` goes from similarities to
-matching scores, on CUDA in one kernel.
+`solve` documents the problem and the solvers. `score` computes matching scores from similarities, on CUDA in one
+kernel.
 """
 
 from fedotp.ot._graph import as_graph as as_graph

@@ -1,10 +1,9 @@
-"""Similarities to scores in one GPU kernel (Triton): the plan lives in registers and is never written.
+"""Scores from similarities in one GPU kernel (Triton); the plan stays in registers.
 
-The algorithm is `_newton`, one problem per program. Three things suit it to the hardware. Where reg is large
-enough that exp(sim / reg) fits float32 (LINEAR), the exponentials are taken once, before the loop. The system
-for the step is solved in closed form for two prompts and by N steps of conjugate gradients, exact in N
-dimensions, for more. And registers are left free for more problems at a time: the similarities are read again
-at the end (from cache) rather than kept, and uniform row marginals are one number (UNIFORM).
+The algorithm is that of `_newton`, one problem per program. If reg is large enough that exp(sim / reg) fits float32
+(LINEAR), the exponentials are computed once, before the loop. The system of a step is solved in closed form for two
+prompts, and by N steps of conjugate gradients, exact in N dimensions, for more. To save registers, the similarities are
+read again at the end (from cache), and uniform row marginals are one number (UNIFORM).
 """
 
 import math
@@ -20,7 +19,7 @@ from torch import Tensor
 from fedotp.ot._newton import OVERSHOOT, RIDGE, SHORTEN
 from fedotp.ot._problem import FILLED_FROM_DEVIATION
 
-# exp(±2 / reg) fits float32 with room to spare above this, and cosine similarities differ by at most 2.
+# exp(±2 / reg) fits float32 above this, and cosine similarities differ by at most 2.
 _LINEAR_FROM_REG = 0.04
 _OVERSHOOT = tl.constexpr(OVERSHOOT)
 _RIDGE = tl.constexpr(RIDGE)
@@ -29,8 +28,8 @@ _EPS4 = tl.constexpr(4 * torch.finfo(torch.float32).eps)
 _FILLED_FROM = tl.constexpr(FILLED_FROM_DEVIATION)
 _TINY = tl.constexpr(1e-37)
 _LOG2_E = tl.constexpr(math.log2(math.e))
-_NARROWEST = 64  # patches of a tile
-_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # on the CPU, for tests: no assembly there
+_NARROWEST = 64  # minimum patches of a tile
+_INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")  # on the CPU, for tests, without assembly
 
 
 @triton.jit
@@ -49,7 +48,7 @@ def _exp2(x):
 
 @triton.jit
 def _tile(problem, n_inner, n_prompts, n_patches, N: tl.constexpr, V: tl.constexpr):
-    """Where the (N, V) tile of problem (outer, inner) lies in (outer, N, inner, V), and which of it is there."""
+    """Return offsets and mask of the (N, V) tile of problem (outer, inner) in (outer, N, inner, V)."""
     n = tl.arange(0, N)[:, None]
     v = tl.arange(0, V)[None, :]
     first = (problem // n_inner).to(tl.int64) * n_prompts * n_inner + problem % n_inner
@@ -61,7 +60,7 @@ def _load(
     sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg,
     N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, UNIFORM: tl.constexpr,
 ):  # fmt: skip
-    """The kernel (N, V), exp(sim / reg) if LINEAR and log2 of it if not, with maximum 1 or 0; a (V,); b (N,)."""
+    """Load the kernel (N, V), exp(sim / reg) if LINEAR, else its log2, with maximum 1 or 0; a (V,); b (N,)."""
     offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
     sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)
     kernel = tl.where(inside, sim * (inv_reg * _LOG2_E), -float("inf"))
@@ -82,7 +81,7 @@ def _start(
     kernel, a, b, quantile, n_prompts, n_patches,
     N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
 ):  # fmt: skip
-    """`_problem.start` on one tile. LINEAR kernels differ too little for `_problem._filled`."""
+    """Compute `_problem.start` of one tile. The spread of LINEAR kernels is too small for `_problem._filled`."""
     real = tl.arange(0, N) < n_prompts
     f = tl.log(b) - tl.log(tl.sum(kernel if LINEAR else _exp2(kernel), axis=1))
     if (not LINEAR) and (not EQUAL):
@@ -100,7 +99,7 @@ def _start(
 
 @triton.jit
 def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
-    """`_problem.plan_at` on one tile: plan (N, V) and 1.0 where a row is full (V,)."""
+    """Compute `_problem.plan_at` of one tile: plan (N, V), and 1.0 for full rows (V,)."""
     if LINEAR:
         plan = kernel * tl.exp(f)[:, None]
         scale = a * _reciprocal(tl.maximum(tl.sum(plan, axis=0), _TINY))
@@ -125,7 +124,7 @@ def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
 def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr, UNIFORM: tl.constexpr):
     """Solve (diag(column + ridge) - sum over full rows of T_i T_i' / a_i) d = gradient."""
     if N == 2:
-        # Full rows share out all their mass, so the matrix is [[p + m, -m], [-m, q + m]].
+        # Full rows transport all their mass, so the matrix is [[p + m, -m], [-m, q + m]].
         is_first = tl.arange(0, 2) == 0
         first = tl.sum(tl.where(is_first[:, None], plan, 0.0), axis=0)
         second = tl.sum(tl.where(is_first[:, None], 0.0, plan), axis=0)
@@ -197,9 +196,9 @@ def _forward(
         else:
             length *= tl.minimum(tl.maximum(slope / (slope - turned), _SHORTEN_MIN), _SHORTEN_MAX)
     plan, _ = _plan(kernel, f, a, LINEAR, EQUAL)
-    exact = tl.where(b > 0, b / tl.sum(plan, axis=1), 0.0)  # end, like Algorithm 1, on exact columns
+    exact = tl.where(b > 0, b / tl.sum(plan, axis=1), 0.0)  # like Algorithm 1, end with exact columns
     offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
-    sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)  # again: cheaper than keeping it
+    sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)  # cheaper than keeping it
     tl.store(score_ptr + problem, tl.sum(tl.sum(plan * sim, axis=1) * exact, axis=0))
     tl.store(steps_ptr + problem, steps)
     tl.store(f_ptr + problem.to(tl.int64) * n_prompts + n, f, mask=real)
@@ -223,12 +222,12 @@ def _backward(
 
 
 def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
-    """Compile-time choices for similarities (outer, N, inner, V).
+    """Return compile-time options for similarities (outer, N, inner, V).
 
-    A warp holds up to 1,024 entries of the tile; few registers per thread make room for many warps (measured).
-    Tiles are at least `_NARROWEST` wide, so that a lane adds up several patches before lanes exchange sums. With one
-    patch a lane, the compiler fuses a lane's product into the sum with its neighbour's; lanes then differ in the last
-    bit, take different branches of the loop, and the warp waits for ever.
+    A warp has up to 1,024 entries of the tile; few registers per thread allow many warps (measured). Tiles are at least
+    `_NARROWEST` wide, so that a lane sums several patches before lanes exchange sums. With one patch per lane, the
+    compiler fuses a lane's product into the sum with its neighbour's; lanes then differ in the last bit and take
+    different branches of the loop, which deadlocks the warp.
     """
     N, V = triton.next_power_of_2(sim.shape[1]), max(triton.next_power_of_2(sim.shape[3]), _NARROWEST)
     return {
@@ -243,18 +242,18 @@ def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
 
 
 class FusedScore(torch.autograd.Function):
-    """sum(T * similarity) (outer * inner,) from cosine similarities (outer, N, inner, V) on CUDA.
+    """Function sum(T * similarity) (outer * inner,) of cosine similarities (outer, N, inner, V) on CUDA.
 
-    There is one problem for each outer and inner index. a (V,), or () if it is the same for all patches, and
-    b (N,) are float32 and shared by all problems; `share` is |b|_1 / |a|_1, and at 1 rows must equal a. The gradient
-    is T, recomputed.
+    There is one problem for each outer and inner index. a (V,), or () if it is the same for all patches, and b (N,) are
+    float32 and shared by all problems; `share` is |b|_1 / |a|_1, and with 1 rows must equal a. The gradient is T,
+    recomputed.
     """
 
     @staticmethod
     def forward(
         ctx: Any, sim: Tensor, a: Tensor, b: Tensor, share: float, reg: float, tol: float, max_iter: int
     ) -> tuple[Tensor, Tensor]:
-        """Scores float32 and iterations int32, both (outer * inner,)."""
+        """Compute scores float32 and iterations int32, both (outer * inner,)."""
         outer, n_prompts, inner, n_patches = sim.shape
         score = torch.empty(outer * inner, device=sim.device)
         steps = torch.empty(outer * inner, device=sim.device, dtype=torch.int32)
@@ -263,7 +262,7 @@ class FusedScore(torch.autograd.Function):
         ctx.reg, ctx.options = reg, _options(sim, a, reg, equal=share >= 1)
         ctx.mark_non_differentiable(steps)
         quantile = NormalDist().inv_cdf(min(max(1 - share, 1e-3), 1 - 1e-9))
-        reach = 5 + 2 / reg  # how far the dual solution can lie from the start, for cosines
+        reach = 5 + 2 / reg  # maximum distance of the dual solution from the start, for cosines
         _forward[(outer * inner,)](
             sim, a, b, score, f, steps, inner, n_prompts, n_patches, 1 / reg, quantile, reach, tol, max_iter,
             CG=n_prompts, **ctx.options,
@@ -272,7 +271,7 @@ class FusedScore(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_score: Tensor, _steps: Tensor) -> tuple[Tensor | None, ...]:
-        """The plan, with exact columns, times the incoming gradient."""
+        """Return the plan, with exact columns, times the incoming gradient."""
         sim, a, b, f = ctx.saved_tensors
         outer, n_prompts, inner, n_patches = sim.shape
         grad = torch.empty_like(sim)

@@ -1,7 +1,7 @@
-"""The scores as a graph that can leave Python (`torch.export`, ONNX): one loop over plain tensor operations.
+"""Scores as an exportable graph (`torch.export`, ONNX): one loop over plain tensor operations.
 
-It is `_newton`'s iteration in the log domain, where nothing overflows at any reg, without what ONNX does not have:
-problems are not dropped from the batch when they are solved, and small systems are solved by elimination.
+This is `_newton`'s iteration in the log domain, which does not overflow for any reg, with operations of ONNX only:
+solved problems remain in the batch, and small systems are solved by elimination.
 """
 
 import math
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from fedotp.ot._newton import OVERSHOOT, RIDGE, SHORTEN
 
-TOL = 1e-5  # as `solve` has it in float32
+TOL = 1e-5  # that of `solve` in float32
 MAX_ITER = 200
 _WANTED: ContextVar[bool] = ContextVar("as_graph", default=False)
 
 
 @contextmanager
 def as_graph() -> Iterator[None]:
-    """While the block lasts, `score` is what `torch.export` can follow, whatever solver is asked for."""
+    """Make `score` exportable by `torch.export` within the block, for any solver."""
     token = _WANTED.set(True)
     try:
         yield
@@ -30,16 +30,16 @@ def as_graph() -> Iterator[None]:
 
 
 def is_graph() -> bool:
-    """Whether that is wanted."""
+    """True within a block of `as_graph`."""
     return _WANTED.get()
 
 
 def graph_score(similarity: Tensor, reg: float, mass: float | None, shares: Tensor | None = None) -> Tensor:
-    """<T, S> of every problem (...) for similarities (..., V, N); `mass` None is the classical problem (T 1 = a).
+    """Compute <T, S> of every problem (...) for similarities (..., V, N); `mass` None is classical (T 1 = a).
 
-    `shares` (N,) or (..., N) of the mass for each prompt, summing to 1; all alike if not given.
+    `shares` (N,) or (..., N) are the prompts' shares of the mass, summing to 1; equal by default.
     """
-    from torch._higher_order_ops import while_loop  # of newer versions of torch, and not needed but here
+    from torch._higher_order_ops import while_loop  # not in all supported versions of torch
 
     n_patches, n_prompts = similarity.shape[-2:]
     work = similarity.to(torch.promote_types(similarity.dtype, torch.float32))
@@ -69,7 +69,7 @@ def graph_score(similarity: Tensor, reg: float, mass: float | None, shares: Tens
         residual = gradient.abs().sum(-1)
         accept = (turned >= -OVERSHOOT * slope) | (residual <= TOL * b.sum(-1))
         shorter = length * (slope / torch.where(accept, 1.0, slope - turned)).clamp(*SHORTEN)
-        if classical:  # the dual does not change along f + constant: fill that direction
+        if classical:  # the dual is constant along f + constant: regularise that direction
             gradient = gradient - (gradient.sum(-1) / taking.sum(-1)).unsqueeze(-1) * taking
             constant = hessian.diagonal(dim1=-2, dim2=-1).amax(-1)
             hessian = hessian + constant[..., None, None] * taking.unsqueeze(-1) * taking.unsqueeze(-2)
@@ -96,7 +96,7 @@ def graph_score(similarity: Tensor, reg: float, mass: float | None, shares: Tens
 
 
 def _plan_at(kernel: Tensor, f: Tensor, a: float, classical: bool) -> tuple[Tensor, Tensor]:
-    """As `_problem.plan_at`: the plan (..., V, N), and 1 for its full rows, 0 for the others (..., V, 1)."""
+    """Compute `_problem.plan_at`: the plan (..., V, N), and (..., V, 1), 1 for full rows, else 0."""
     exponent = kernel + f.unsqueeze(-2)
     highest = exponent.amax(-1, keepdim=True)
     if not classical:
@@ -107,7 +107,7 @@ def _plan_at(kernel: Tensor, f: Tensor, a: float, classical: bool) -> tuple[Tens
 
 
 def _solved(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve (..., N, N) systems, positive definite, for right sides (..., N), by elimination."""
+    """Solve positive definite systems (..., N, N) for right sides (..., N) by elimination."""
     n = right.shape[-1]
     rows = [torch.cat([matrix[..., i, :], right[..., i, None]], dim=-1) for i in range(n)]  # (..., N + 1) each
     for i in range(n):

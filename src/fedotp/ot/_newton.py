@@ -1,13 +1,13 @@
-"""Newton's method on the dual, a concave problem in only N unknowns.
+"""Newton's method on the dual, a concave problem in N unknowns.
 
 With T(f) the plan of `plan_at`, the dual's gradient is g = b - T'1 and minus its Hessian is
 H = diag(T'1) - sum over full rows of T_i T_i' / a_i. One iteration evaluates one trial point:
 
-- the step solves (H + 0.01 |g|_1 I) d = g. The ridge bounds the step where all rows a prompt likes are full
-  and the dual is nearly flat; it vanishes with the residual, so convergence stays quadratic;
-- a trial is accepted unless the slope along d has turned by more than half its size; else the step is
-  shortened to where a straight line through both slopes crosses zero. The test needs gradients only:
-  differences of dual values drown in float32 rounding.
+- the step solves (H + 0.01 |g|_1 I) d = g. The ridge limits the step if all rows near a prompt are full and the dual is
+  almost flat; it vanishes with the residual, so that convergence remains quadratic;
+- a trial is accepted unless the slope along d has reversed by more than half its size; else the step is shortened to
+  the zero of a line through both slopes. The test uses gradients only, because float32 rounding dominates differences
+  of dual values.
 """
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedotp.ot._problem import Problem, State, iterate, plan_at, start
 
-RIDGE = 0.01  # these three are shared with the GPU kernel
+RIDGE = 0.01  # these three are also used by the GPU kernel
 OVERSHOOT = 0.5
 SHORTEN = (0.1, 0.5)
 
@@ -23,7 +23,7 @@ SHORTEN = (0.1, 0.5)
 def newton(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
     """Solve to |T'1 - b|_1 <= tol |b|_1. Returns f (P, N) and the iterations (P,)."""
     f = start(problem)
-    reach = 5 + problem.spread  # (P,) no solution lies much further from `start` than this
+    reach = 5 + problem.spread  # (P,) about the maximum distance of a solution from `start`
 
     def step(problem: Problem, state: State) -> tuple[State, Tensor]:
         f, direction, slope, length, reach = state
@@ -45,7 +45,7 @@ def newton(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]
 
 
 def _derivatives(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradient b - T'1 (P, N) and minus the Hessian (P, N, N) of the dual at f."""
+    """Compute the gradient b - T'1 (P, N) and minus the Hessian (P, N, N) of the dual at f."""
     plan, full = plan_at(problem, f)
     column = plan.sum(-1)  # (P, N)
     weight = full.mul_(problem.a.reciprocal().nan_to_num(posinf=0))  # (P, V)
@@ -55,10 +55,10 @@ def _derivatives(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Tensor, reach: Tensor) -> Tensor:
-    """The regularised Newton step (P, N), no longer than `reach` in any coordinate."""
+    """Compute the regularised Newton step (P, N), at most `reach` in any coordinate."""
     matrix = hessian
     if problem.some_classical:
-        # A classical problem's dual does not change along f + constant, and its gradient is zero there: fill it.
+        # A classical problem's dual is constant along f + constant: regularise that direction.
         classical = problem.cap.squeeze(-1).isinf()  # (P or 1,)
         constant = torch.where(classical, hessian.diagonal(dim1=-2, dim2=-1).amax(-1), 0)
         taking = problem.taking.to(gradient.dtype)
@@ -66,14 +66,14 @@ def _direction(problem: Problem, gradient: Tensor, hessian: Tensor, residual: Te
         gradient = gradient - mean.unsqueeze(-1) * taking
         matrix = hessian + constant[:, None, None] * taking.unsqueeze(-1) * taking.unsqueeze(-2)
     ridge = RIDGE * residual.unsqueeze(-1) + 4 * torch.finfo(gradient.dtype).eps * problem.b  # (P, N)
-    ridge = torch.where(problem.taking, ridge, 1.0)  # a column of none has no derivatives: it stays
+    ridge = torch.where(problem.taking, ridge, 1.0)  # a column without mass has zero derivatives and does not move
     step = _solve(matrix + torch.diag_embed(ridge), gradient)
     longest = step.abs().amax(-1).clamp_min(torch.finfo(step.dtype).tiny)
     return step * (reach / longest).clamp_max(1).unsqueeze(-1)
 
 
 def _solve(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve (P, N, N) systems; for the paper's two prompts by Cramer's rule, which needs no factorisation."""
+    """Solve systems (P, N, N), for two prompts by Cramer's rule without factorisation."""
     if right.shape[-1] != 2:
         return torch.linalg.solve_ex(matrix, right)[0]
     (p, m), (_, q) = (row.unbind(-1) for row in matrix.unbind(-2))  # [[p, m], [m, q]]

@@ -1,11 +1,11 @@
-"""The transport problem in the form every solver works on.
+"""The transport problem in the form that all solvers use.
 
     minimise    <C, T> + reg <T, log T>                                             (paper, Eq. 7)
     subject to  T >= 0,  T 1 <= a  (rows: patches),  T' 1 = b  (columns: prompts)   (Eq. 6)
 
-Its solution is T = diag(u) exp(-C / reg) diag(v) with u = min(a / Qv, 1) (Eq. 9), so N numbers f = log v determine
-it: a row of exp(f - C / reg) is kept where its sum is at most a_i and scaled down to a_i where it is not. In a
-classical problem (T 1 = a) every row is scaled to a_i: the same formula without the 1.
+Its solution is T = diag(u) exp(-C / reg) diag(v) with u = min(a / Qv, 1) (Eq. 9), determined by N numbers f = log v: a
+row of exp(f - C / reg) whose sum exceeds a_i is scaled to a_i. In a classical problem (T 1 = a) every row is scaled to
+a_i: the same formula without the 1.
 """
 
 from collections.abc import Callable
@@ -14,26 +14,26 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-# Products of exp(-C / reg) and exp(f) stay inside float32 while the exponents of a problem differ by less than this.
+# Products of exp(-C / reg) and exp(f) fit float32 if the exponents of a problem differ by less than this.
 LINEAR_SPREAD = 60.0
-FILLED_FROM_DEVIATION = 2.5  # where `_filled` saves steps (measured)
+FILLED_FROM_DEVIATION = 2.5  # above this `_filled` saves steps (measured)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """P transport problems, prompt-major: the V patches lie contiguous in memory.
+    """P transport problems, prompt-major: the V patches are contiguous in memory.
 
     Attributes:
-        kernel: (P, N, V) -C / reg - shift, or the exponential of that if `linear`; largest entry of a column 0, or 1.
+        kernel: (P, N, V) -C / reg - shift, or its exponential if `linear`; the maximum of a column is 0, or 1.
         shift:  (P, N) the largest -C / reg of every column.
         spread: (P,) minus the smallest exponent.
-        filled: (P, N) a second place to start from, see `_filled`; -inf where it would not help.
+        filled: (P, N) alternative start, see `_filled`; -inf if it does not help.
         a:      (P or 1, V) row marginals.
-        b:      (P or 1, N) column marginals; a column of none has f = -inf, and is as if it were not there.
-        cap:    (P or 1, 1) the 1 in min(a / Qv, 1); infinite where rows must equal a.
-        work:   (2, P, N, V) scratch: fresh memory in every step would cost more than the arithmetic.
-        some_classical: whether any cap is infinite.
-        linear: whether the kernel is exponentiated: faster, but it needs a small spread.
+        b:      (P or 1, N) column marginals; a column without mass has f = -inf and is ignored.
+        cap:    (P or 1, 1) the 1 in min(a / Qv, 1); infinite if rows must equal a.
+        work:   (2, P, N, V) scratch memory, as allocation in every step would cost more than the arithmetic.
+        some_classical: any cap is infinite.
+        linear: the kernel is exponentiated, which is faster but requires a small spread.
     """
 
     kernel: Tensor
@@ -52,24 +52,24 @@ class Problem:
 
     @property
     def taking(self) -> Tensor:
-        """Which columns (P or 1, N) take any mass."""
+        """Mask of the columns (P or 1, N) with mass."""
         return self.b > 0
 
     def ratio(self, column: Tensor) -> Tensor:
-        """b over the columns' sums (P, N); 1 where both are 0."""
+        """Return b divided by the columns' sums (P, N); 1 for columns without mass."""
         return torch.where(self.taking, self.b / column, 1.0)
 
     def take(self, index: Tensor) -> "Problem":
-        """The problems at `index`; marginals shared by all problems stay shared."""
+        """Return the problems at `index`; marginals shared by all problems remain shared."""
         alone = len(self) == 1
         return self._map(lambda x: x[index] if len(x) > 1 or alone else x)
 
     def to_linear(self) -> "Problem":
-        """The same problems with the kernel exponentiated."""
+        """Return a copy with the exponentiated kernel."""
         return replace(self, kernel=self.kernel.exp(), linear=True)
 
     def to_double(self) -> "Problem":
-        """The same problems in float64."""
+        """Return a copy in float64."""
         return self._map(Tensor.double)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Problem":
@@ -89,10 +89,10 @@ class Problem:
 
 
 def state(cost: Tensor, a: Tensor, b: Tensor, reg: float, equal_rows: bool) -> Problem:
-    """Bring prompt-major costs (P, N, V) and marginals (P or 1, V), (P or 1, N) into solver form.
+    """Create problems from prompt-major costs (P, N, V) and marginals (P or 1, V), (P or 1, N).
 
-    A problem whose prompts ask for all the mass there is (sum b = sum a) leaves its rows no slack; it is the
-    classical problem, and is treated as one, because its dual has no unique solution otherwise.
+    A problem whose prompts take all mass (sum b = sum a) is the classical problem and is treated as one, because
+    without this its dual has no unique solution.
     """
     kernel = cost * (-1.0 / reg)  # (P, N, V)
     shift = kernel.amax(-1)  # (P, N)
@@ -114,10 +114,10 @@ def state(cost: Tensor, a: Tensor, b: Tensor, reg: float, equal_rows: bool) -> P
 
 
 def _filled(kernel: Tensor, spread: Tensor, a: Tensor, b: Tensor, cap: Tensor) -> Tensor:
-    """Dual variables (P, N) at which the rows above the (1 - mass) quantile of the exponents would be full.
+    """Return dual variables (P, N) for which the rows above the (1 - mass) quantile of the exponents are full.
 
-    The exponents of a column are taken as normally distributed. Only where they differ much is this a better start
-    than u = 1, whose mass would lie on few patches.
+    This assumes normally distributed exponents in a column. For a large spread it is a better start than u = 1, which
+    concentrates the mass on few patches.
     """
     shape, size = kernel.shape[:2], kernel.shape[2]
     if (spread <= 2 * FILLED_FROM_DEVIATION).all():  # no deviation exceeds half the spread
@@ -132,29 +132,28 @@ def _filled(kernel: Tensor, spread: Tensor, a: Tensor, b: Tensor, cap: Tensor) -
 
 
 def start(problem: Problem) -> Tensor:
-    """Dual variables (P, N) to start from: the solution if no row were limited (u = 1), or `filled` if it is higher."""
+    """Return initial dual variables (P, N): the solution without limits of rows (u = 1), or `filled` if higher."""
     kernel = problem.kernel if problem.linear else problem.kernel.exp()
     return torch.maximum(problem.b.log() - kernel.sum(-1).log(), problem.filled)
 
 
 def plan_at(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
-    """The plan with dual variables f (P, N), and which of its rows are full.
+    """Compute the plan of dual variables f (P, N).
 
     Returns:
-        plan (P, N, V), in memory that the next call uses again, and full (P, V): 1 for the rows whose sum is a_i,
-        0 for the others.
+        plan (P, N, V), in memory that the next call overwrites, and full (P, V): 1 for rows whose sum is a_i, else 0.
     """
     plan = problem.work[0]
     if problem.linear:
-        # Only a trial step far beyond the solution can reach the clamp, which keeps it finite.
+        # The clamp keeps trial steps far beyond the solution finite.
         torch.mul(problem.kernel, f.clamp_max(LINEAR_SPREAD + 20).exp().unsqueeze(-1), out=plan)
         ratio = problem.a / _row_sums(plan)  # (P, V) a / Qv
         plan *= torch.minimum(ratio, problem.cap).unsqueeze(1)
         return plan, ratio.le_(problem.cap)
-    # With m_i = max(log a_i, max_j L_ij) and L = f + kernel, T_ij = a_i e_ij / max(1, sum_k e_ik) where
-    # e = exp(L - m) <= 1: nothing overflows at any reg.
+    # With m_i = max(log a_i, max_j L_ij) and L = f + kernel, T_ij = a_i e_ij / max(1, sum_k e_ik) with
+    # e = exp(L - m) <= 1, which does not overflow for any reg.
     torch.add(problem.kernel, f.unsqueeze(-1), out=plan)
-    floor = problem.a.log() - problem.cap.log()  # -inf where rows must equal a
+    floor = problem.a.log() - problem.cap.log()  # -inf if rows must equal a
     plan -= torch.maximum(plan.amax(1), floor).unsqueeze(1)
     plan.exp_()
     row = _row_sums(plan)
@@ -163,7 +162,7 @@ def plan_at(problem: Problem, f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _row_sums(plan: Tensor) -> Tensor:
-    """Sum over the few prompts: (P, N, V) -> (P, V). Adding whole slices beats a reduction over a short axis."""
+    """Sum over prompts: (P, N, V) -> (P, V). Adding slices is faster than a reduction over a short axis."""
     total = plan[:, 0].clone()
     for column in plan[:, 1:].unbind(1):
         total += column
@@ -177,12 +176,12 @@ Step = Callable[[Problem, State], tuple[State, Tensor]]
 def iterate(step: Step, problem: Problem, state: State, max_iter: int) -> tuple[Tensor, Tensor]:
     """Apply `step` until every problem is done.
 
-    `step(problem, state)` returns the next state and which problems are done (P,). The first tensor of a state
-    is the iterate f (P, N). A problem's result is the one of the step in which it was done, however long its
-    neighbours go on; finished problems are dropped from the computation as soon as they are half of it.
+    `step(problem, state)` returns the next state and a mask (P,) of finished problems. The first tensor of a state is
+    the iterate f (P, N). A problem's result is that of the step in which it finished; finished problems are removed
+    when they are at least half of all.
 
     Returns:
-        f (P, N) and the number of steps each problem took (P,); `max_iter` where it never was done.
+        f (P, N) and the number of steps of each problem (P,); `max_iter` if it did not finish.
     """
     f = state[0].clone()
     steps = torch.full((len(problem),), max_iter, device=f.device)

@@ -1,4 +1,4 @@
-"""Fixed-point solvers: the paper's Algorithm 1, the same in the log domain, the same with one stop for a batch."""
+"""Fixed-point solvers: the paper's Algorithm 1, also in the log domain and with a common stop for a batch."""
 
 import torch
 from torch import Tensor
@@ -7,12 +7,12 @@ from fedotp.ot._problem import Problem, State, iterate, plan_at, start
 
 
 def scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
-    """Efficient scaling Dykstra (paper, Algorithm 1) on a linear problem, with its rule: mean |v - v_prev| < tol.
+    """Solve a linear problem by efficient scaling Dykstra (paper, Algorithm 1), until mean |v - v_prev| < tol.
 
         u = min(a / Q v, 1),   v = b / Q' u,   Q = exp(-C / reg)
 
-    The columns of Q are rescaled to maximum 1, which v absorbs; the stopping rule sees the paper's v. Products of Q
-    and v need the range of float64 when reg is small: the caller chooses the precision.
+    The columns of Q are rescaled to maximum 1, which v absorbs; the stopping rule uses the paper's v. For small reg
+    products of Q and v need the range of float64: the caller chooses the precision.
 
     Returns f = log v (P, N) for the rescaled Q, and the iterations (P,).
     """
@@ -31,9 +31,9 @@ def scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor
 
 
 def log_scaling(problem: Problem, tol: float, max_iter: int) -> tuple[Tensor, Tensor]:
-    """The same iteration on f = log v, which neither over- nor underflows at any reg.
+    """Solve by the same iteration on f = log v, which neither over- nor underflows for any reg.
 
-    Started where no row is limited; stops when |T'1 - b|_1 <= tol |b|_1. Returns f (P, N), iterations (P,).
+    It starts without limits of rows and stops when |T'1 - b|_1 <= tol |b|_1. Returns f (P, N), iterations (P,).
     """
 
     def step(problem: Problem, state: State) -> tuple[State, Tensor]:
@@ -56,14 +56,13 @@ def batch_scaling(
     equal_rows: bool = False,
     counted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Scale until mean |v - v_prev| < tol over all problems of a batch: an image's plan depends on its batch mates.
+    """Scale until mean |v - v_prev| < tol over all problems of a batch, so that plans depend on the batch.
 
         u = min(a / Q v, 1),   v = b / Q' u,   Q = exp(-C / reg),   T = diag(u) Q diag(v)
 
-    A batch is what follows the first axis of `cost` (G, ..., V, N), one client's images and classes; a single problem
-    (V, N) is one alone. `a` is (V,) or (G, ..., V), `b` alike. `counted` (G, ...) says which problems the mean is of,
-    all if not given or if a batch has none. The 1 is there at any mass: where all mass is asked for, the iteration
-    crawls.
+    A batch is one index of the first axis of `cost` (G, ..., V, N), one client's images and classes, or a single
+    problem (V, N). `a` is (V,) or (G, ..., V), `b` likewise. `counted` (G, ...) is a mask of the problems in the mean,
+    by default (also if a batch has none) all. The 1 remains for any mass; with all mass convergence is very slow.
 
     Returns plan (G, ..., V, N) and iterations (G, ...), the same within a batch.
     """
@@ -74,7 +73,7 @@ def batch_scaling(
     cap = torch.inf if equal_rows else 1.0
     weight = _weights(kernel, counted, inner)  # (G, ...)
     u = torch.ones_like(kernel[..., 0])  # (G, ..., V)
-    taking = (b > 0).expand(kernel.shape[:-2] + b.shape[-1:])  # a prompt that takes nothing is as if left out
+    taking = (b > 0).expand(kernel.shape[:-2] + b.shape[-1:])  # prompts without mass are ignored
     v = taking.to(kernel.dtype)  # (G, ..., N)
     steps = torch.full(kernel.shape[:1], max_iter, device=cost.device)
     open_ = torch.ones_like(steps, dtype=torch.bool)
@@ -87,7 +86,7 @@ def batch_scaling(
         u, v = torch.where(going, new_u, u), torch.where(going, new_v, v)
         steps = torch.where(open_ & (moved < tol), n, steps)
         open_ = open_ & (moved >= tol)
-        if not cost.is_cuda and not open_.any():  # a GPU is not waited for, so that the work can be recorded
+        if not cost.is_cuda and not open_.any():  # without synchronisation, a CUDA graph can capture the work
             break
     plan = u.unsqueeze(-1) * kernel * v.unsqueeze(-2)
     iterations = steps.view(-1, *[1] * len(inner)).expand(kernel.shape[:-2])
@@ -95,7 +94,7 @@ def batch_scaling(
 
 
 def _weights(kernel: Tensor, counted: Tensor | None, inner: tuple[int, ...]) -> Tensor:
-    """What each problem contributes to the mean of its batch: (G, ...)."""
+    """Return the weight (G, ...) of each problem in the mean of its batch."""
     weight = torch.ones_like(kernel[..., 0, 0])
     if counted is not None:
         some = counted.flatten(1).any(1).view(-1, *[1] * len(inner))

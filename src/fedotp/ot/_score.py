@@ -1,4 +1,4 @@
-"""From similarities to matching scores, by the fused kernel on CUDA and by `solve` elsewhere."""
+"""Matching scores from similarities, by the fused kernel on CUDA or by `solve`."""
 
 import importlib.util
 import os
@@ -16,15 +16,15 @@ from fedotp.ot._solve import MASS, MAX_ITER, REG, SOLVER, Rule, Solver, default_
 _FUSED_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED_MAX_PROMPTS = 8
 _FUSED_MAX_PATCHES = 2048
-_CPU_PART = 2**24  # bytes of similarities scored at once: larger temporaries go back to the system after every use
+_CPU_PART = 2**24  # bytes of similarities scored at once: larger temporaries are returned to the system after use
 _BATCHED: ContextVar[bool] = ContextVar("batched_gradients", default=False)
 
 
 @contextmanager
 def batched_gradients() -> Iterator[None]:
-    """While the block lasts, the gradient of `score` can be taken in several directions at once, on CUDA too.
+    """Allow gradients of `score` in several directions at once within the block, also on CUDA.
 
-    The kernel gives the plan first; the score is then plain arithmetic, which `torch.vmap` knows its way through.
+    The kernel computes the plan, and `torch.vmap` differentiates the score as plain arithmetic.
     """
     token = _BATCHED.set(True)
     try:
@@ -48,23 +48,23 @@ def score(
     counted: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
-    """The matching score <T, S> of every problem, where T solves the transport problem with cost 1 - S.
+    """Compute the matching score <T, S> of every problem, with T the solution of the transport problem of cost 1 - S.
 
-    It is |b|_1 - d of Eq. 10's 1 - d, so the softmax over classes is the paper's. Its gradient with respect to S
-    is T: the plan is held fixed. For two-dimensional grids of problems (images x classes) any memory order is
-    accepted; `fedotp.matching.similarity` gives the one that needs no copy. What is not listed here is as for `solve`.
+    It is |b|_1 - d instead of Eq. 10's 1 - d, which gives the same softmax over classes. Its gradient with respect to S
+    is T: the plan is constant. For two-dimensional grids of problems (images x classes) any memory order is accepted;
+    that of `fedotp.matching.similarity` needs no copy. Other arguments are those of `solve`.
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
-        fused: True insists on the one-kernel CUDA path, False forbids it; by default it is used where it can be:
-            on CUDA, in up to float32, with the Newton solver and marginals shared by all problems.
+        fused: True requires the CUDA kernel, False disables it; by default it is used if possible: on CUDA, in up to
+            float32, with the Newton solver and marginals shared by all problems.
 
     Returns:
         (...) scores, in float32 or, for float64 similarities, float64.
     """
     if is_graph() and rule != "average":
         if a is not None or b is not None:
-            raise ValueError("scores of a graph have the marginals that mass and shares say: leave a and b out")
+            raise ValueError("a graph of scores does not support a and b; use mass and shares")
         return graph_score(similarity, reg, None if rule == "classical" else MASS if mass is None else mass, shares)
     interpreted = fused is True and os.environ.get("TRITON_INTERPRET") == "1"  # for tests without a GPU
     shared = all(x is None or x.dim() == 1 for x in (a, b, shares))
@@ -80,7 +80,7 @@ def score(
         and importlib.util.find_spec("triton") is not None
     )
     if fused and not possible:
-        raise ValueError("fused=True needs CUDA with Triton, float32 or less, newton, and shared marginals")
+        raise ValueError("fused=True needs CUDA with Triton, at most float32, the solver newton, and shared marginals")
     if possible and fused is not False:
         fused_score = partial(_fused_score, a=a, b=b, rule=rule, reg=reg, mass=mass, shares=shares, tol=tol)
         if not _BATCHED.get():
@@ -102,7 +102,7 @@ def score(
         max_iter=max_iter,
         counted=counted,
     )
-    whole = not shared or similarity.is_cuda or solver == "batch"  # whose problems are not independent
+    whole = not shared or similarity.is_cuda or solver == "batch"  # "batch" couples problems
     parts = (similarity,) if whole else _parts(similarity)
     scores = []
     for part in parts:
@@ -112,7 +112,7 @@ def score(
 
 
 def _parts(similarity: Tensor) -> tuple[Tensor, ...]:
-    """The same problems in parts of about `_CPU_PART` bytes, along the last axis of problems, where there is one."""
+    """Split problems into parts of about `_CPU_PART` bytes along the last axis of problems, if there is one."""
     n_bytes = similarity.numel() * similarity.element_size()
     if similarity.dim() < 3 or n_bytes <= _CPU_PART:
         return (similarity,)
@@ -130,7 +130,7 @@ def _fused_score(
     tol: float | None,
     max_iter: int | None,
 ) -> Tensor:
-    from fedotp.ot._fused import FusedScore  # Triton is only there, and only needed, on CUDA machines
+    from fedotp.ot._fused import FusedScore  # Triton is installed on CUDA machines only
 
     share = 1.0 if rule == "classical" else MASS if mass is None else mass
     uniform_rows = a is None
@@ -145,7 +145,7 @@ def _fused_score(
             share = float(b.sum() / a.sum())
     x = similarity.mT  # (..., N, V)
     *batch, n_prompts, n_patches = x.shape
-    # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as `matching.similarity` does
+    # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as by `matching.similarity`
     by_class = len(batch) >= 2 and not x.is_contiguous() and x.movedim(-4, -2).is_contiguous()
     inner = batch[-2] if by_class else 1
     flat, _ = FusedScore.apply(
@@ -163,5 +163,5 @@ def _fused_score(
 
 @lru_cache(maxsize=64)
 def _uniform(shape: torch.Size, device: torch.device, rule: Rule, mass: float | None) -> tuple[Tensor, Tensor]:
-    """The default marginals, kept: making them anew would take several kernel launches per call."""
+    """Return the default marginals, cached to save several kernel launches per call."""
     return marginals(shape, torch.float32, device, None, None, rule, mass)

@@ -1,4 +1,4 @@
-"""The front door: `solve` checks the input, picks a solver, and returns plan, value, iterations, residual."""
+"""`solve`, which checks the input, selects a solver, and returns plan, value, iterations and residual."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,22 +26,22 @@ _SOLVERS: dict[Solver, Callable[[Problem, float, int], tuple[Tensor, Tensor]]] =
 REG = 0.1  # the paper's lambda
 MASS = 0.8  # the paper's gamma
 SOLVER: Solver = "newton"
-_LEAST = 1e-6  # of reg and mass: far below what makes sense, far above where float32 gives no number
+_LEAST = 1e-6  # of reg and mass: far below useful values, far above the limit of float32
 MAX_ITER: dict[Solver, int] = {"newton": 200, "scaling": 100, "log": 10_000, "batch": 100}
-_CPU_CHUNK = 2**23  # bytes of plan solved at a time: the working memory stays near the cache (measured)
+_CPU_CHUNK = 2**23  # bytes of plans solved at a time, so that the working memory fits the cache (measured)
 _CUDA_CHUNK = 2**29
 _SCALING_FLOAT64_BELOW = 0.05  # exp(±2/reg) still fits float32 above this
 
 
 @dataclass(frozen=True)
 class Transport:
-    """What `solve` found; the leading shape (...) is that of the costs.
+    """Result of `solve`; the leading shape (...) is that of the costs.
 
     Attributes:
         plan: (..., V, N) transport plan T, without gradient.
-        iterations: (...) steps the solver took.
+        iterations: (...) steps of the solver.
 
-    `value`, `objective` and `residual` are computed when first asked for.
+    `value`, `objective` and `residual` are computed on first use.
     """
 
     plan: Tensor
@@ -57,23 +57,23 @@ class Transport:
 
     @cached_property
     def value(self) -> Tensor:
-        """(...) <C, T>. Its gradient with respect to C is T: the plan is held fixed (paper, Section 4.2)."""
+        """(...) <C, T>. Its gradient with respect to C is T: the plan is constant (paper, Section 4.2)."""
         return (self.plan * self._cost).sum((-2, -1))
 
     @cached_property
     def objective(self) -> Tensor:
         """(...) <C, T> + reg <T, log T>, the minimum of Eq. 7.
 
-        Its gradient with respect to C is T too, and is the true one: by the envelope theorem the plan's own
-        change has no first-order effect. (The average plan minimises nothing; there it is only a number.)
+        Its gradient with respect to C is also T, and exact: by the envelope theorem changes of the plan have no
+        first-order effect. (For the rule "average" it is not a minimum.)
         """
         return self.value - self._reg * torch.special.entr(self.plan).sum((-2, -1))
 
     @cached_property
     def residual(self) -> Tensor:
-        """(...) how far the plan violates its constraints: (|T'1 - b|_1 + |(T1 - a)_+|_1) / |b|_1.
+        """(...) violation of the constraints: (|T'1 - b|_1 + |(T1 - a)_+|_1) / |b|_1.
 
-        For the classical problem |T1 - a|_1 stands in the second place.
+        For the classical problem the second term is |T1 - a|_1.
         """
         rows = self.plan.sum(-1) - self._a
         rows = rows.abs() if self._rule == "classical" else rows.clamp_min(0)
@@ -101,27 +101,27 @@ def solve(
 
         minimise <C, T> + reg <T, log T>   over T >= 0,  T 1 <= a,  T' 1 = b
 
-    ``rule="classical"`` has T 1 = a instead (Eq. 3, entropic); ``rule="average"`` solves nothing and returns
-    a b' / |a|_1, the plan that ignores the costs, for ablations.
+    ``rule="classical"`` has T 1 = a instead (Eq. 3, entropic); ``rule="average"`` returns a b' / |a|_1, which ignores
+    the costs, for ablations.
 
-    Each problem stops by itself: its result does not depend on the problems beside it, but with the solver "batch".
+    The result of a problem does not depend on the others, except with the solver "batch".
 
     Args:
-        cost: (..., V, N) costs, for example 1 - cosine similarity. float16 and bfloat16 are computed in float32.
+        cost: (..., V, N) costs, for example 1 - cosine similarity. float16 and bfloat16 are converted to float32.
             Prompt-major memory (the transpose of a contiguous (..., N, V) tensor) is read without a copy.
-        a: (V,) or (..., V) most mass a patch can give; default 1 / V each.
-        b: (N,) or (..., N) mass a prompt takes; default `mass` / N each. A prompt that takes none is as if left out.
+        a: (V,) or (..., V) maximum mass of each patch; default 1 / V.
+        b: (N,) or (..., N) mass of each prompt; default `mass` / N. A prompt without mass is ignored.
         reg: entropic regularisation, the paper's lambda.
-        mass: total mass when `b` is not given, the paper's gamma in (0, 1]; default 0.8, and 1 for classical.
-        shares: (N,) or (..., N) of that mass for each prompt, summing to 1; default 1 / N each. Not checked, so that a
-            GPU is not waited for.
-        solver: "newton" on the N-dimensional dual (default: fewest steps, stable at any reg); "scaling", the
-            paper's Algorithm 1; "log", the same iteration in the log domain; "batch", Algorithm 1 as the authors' code
-            stops it, when the mean over a batch of problems (all axes but the first) does; for comparison with it.
+        mass: total mass if `b` is not given, the paper's gamma in (0, 1]; default 0.8, and 1 for classical.
+        shares: (N,) or (..., N) shares of that mass for each prompt, summing to 1; default 1 / N. They are not checked,
+            to avoid a GPU synchronisation.
+        solver: "newton" on the N-dimensional dual (default: fewest steps, stable for any reg); "scaling", the paper's
+            Algorithm 1; "log", the same iteration in the log domain; "batch", Algorithm 1 with the stopping rule of the
+            authors' code, the mean over a batch of problems (all axes but the first).
         tol: "newton" and "log" stop when |T'1 - b|_1 <= tol |b|_1 (default 1e-5, in float64 1e-10);
             "scaling" and "batch" when mean |v - v_prev| < tol (default 1e-3, the paper's).
         max_iter: default 200 for "newton", 100 for "scaling" (the paper's) and "batch", 10,000 for "log".
-        counted: (...) of which problems "batch" takes the mean, such as all but padding; the others ignore it.
+        counted: (...) mask of the problems in the mean of "batch", for example without padding.
 
     Examples:
         >>> cost = 1 - torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.0, 0.0]])  # 3 patches, 2 prompts
@@ -158,24 +158,24 @@ def solve(
 
 
 def require_reg(reg: float) -> None:
-    """Refuse an entropic regularisation that no costs could make right."""
+    """Require a valid entropic regularisation."""
     require_from(_LEAST, MOST, "reg", reg, f" (the paper uses {REG})")
 
 
 def require_mass(mass: float) -> None:
-    """Refuse a share of the patches' mass that is none."""
+    """Require a valid share of the patches' mass."""
     require_from(_LEAST, 1, "mass", mass, f" (the paper uses {MASS})")
 
 
 def default_tol(solver: Solver, dtype: torch.dtype) -> float:
-    """The tolerance `solve` uses when none is given."""
+    """Return the default tolerance of `solve`."""
     return 1e-3 if solver in ("scaling", "batch") else 1e-10 if dtype == torch.float64 else 1e-5
 
 
 def _solve_batch(
     cost: Tensor, a: Tensor, b: Tensor, rule: Rule, reg: float, solver: Solver, tol: float | None, max_iter: int | None
 ) -> tuple[Tensor, Tensor]:
-    """Plan (..., V, N) and iterations (...): flatten the batch, solve it in chunks, put it back."""
+    """Flatten the batch and solve it in chunks; return plan (..., V, N) and iterations (...)."""
     require_one_of(Solver, "solver", solver)
     if tol is None:
         tol = default_tol(solver, cost.dtype)
@@ -194,13 +194,13 @@ def _solve_batch(
         for form, index in _forms(problem, solver, reg):
             f, iterations[part][index] = _SOLVERS[solver](form, tol, max_iter)
             solved, _ = plan_at(form, f)
-            solved *= form.ratio(solved.sum(-1)).unsqueeze(-1)  # end, like Algorithm 1, on exact columns
+            solved *= form.ratio(solved.sum(-1)).unsqueeze(-1)  # like Algorithm 1, end with exact columns
             plan[part][index] = solved.to(plan.dtype)
     return plan.view(*batch, n_prompts, n_patches).mT, iterations.view(batch)
 
 
 def _forms(problem: Problem, solver: Solver, reg: float) -> Iterator[tuple[Problem, Tensor | slice]]:
-    """Split problems by the form their solver should work on, which each problem's own spread decides."""
+    """Split problems by the form for their solver, which depends on each problem's spread."""
     if solver == "log":
         yield problem, slice(None)
     elif solver == "scaling":
@@ -225,14 +225,14 @@ def marginals(
     mass: float | None,
     shares: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Row and column marginals for costs of the given shape (..., V, N), defaults filled in, input checked."""
+    """Check marginals of costs of the shape (..., V, N) and return them with defaults."""
     require_one_of(Rule, "rule", rule)
     if len(shape) < 2 or 0 in shape[-2:]:
-        raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), none zero")
+        raise FedotpError(f"cost has shape {tuple(shape)}: must be (..., V patches, N prompts), not empty")
     if mass is not None and (b is not None or rule == "classical"):
-        raise FedotpError("mass is fixed by b, and is |a| in the classical problem: do not give it as well")
+        raise FedotpError("mass must not be set with b, or in the classical problem, where it is |a|")
     if shares is not None and b is not None:
-        raise FedotpError("b says what mass each prompt takes: do not give shares as well")
+        raise FedotpError("shares must not be set with b, which already determines them")
     if mass is not None:
         require_mass(mass)
     *batch, n_patches, n_prompts = shape
@@ -255,7 +255,7 @@ def marginals(
 
 def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
     if (a < 0).any() or (b < 0).any() or (b.sum(-1) <= 0).any():
-        raise FedotpError("neither a nor b may be negative, and some of b must be positive")
+        raise FedotpError("a and b must not be negative, and b must not be all 0")
     excess = b.sum(-1) / a.sum(-1) - 1
     slack = 64 * torch.finfo(a.dtype).eps
     if (excess > slack).any() or (rule == "classical" and (excess < -slack).any()):

@@ -27,7 +27,7 @@ class PrivacySettings:
         delta: delta of (epsilon, delta): the probability that the guarantee fails; well below 1 / (number of units).
         epsilon: the budget: the run ends before it spends more; 0 for no limit.
         private: with "example" and "group", also train the clients' private parameters with noise; the guarantee then
-            covers predictions and exports. If false, they train without noise, and the shared ones without them.
+            covers predictions and exports. If false, they train without noise, and shared ones never see them.
     """
 
     unit: Unit = "none"

@@ -1,4 +1,4 @@
-"""Learned prompts: context vectors around class names, and their way through the frozen text tower."""
+"""Learned prompts: context vectors around class names, and their encoding by the frozen text tower."""
 
 from fedotp.prompts._encode import FeatureEncoder as FeatureEncoder
 from fedotp.prompts._encode import PromptEncoder as PromptEncoder

@@ -1,10 +1,8 @@
-"""Class features from context vectors, through the frozen text tower.
+"""Class features from context vectors, by the frozen text tower.
 
-The tower is causal and only the end-of-text position is read, so two savings are exact: nothing behind a class's own
-end-of-text token is computed, though names differ in length; and the prefix that all classes share ([SOS] and the
-context, when the name stands at the end) is encoded once, its keys and values then serving every class's short suffix.
-
-For this all positions of all classes stand in one row (`_row.py`).
+The tower is causal and only the end-of-text position is used. So positions after a class's end-of-text token are not
+computed, and the common prefix of all classes ([SOS] and the context, if the name is at the end) is encoded once and
+its keys and values are used for every class's short suffix. For this all positions are in one row (`_row.py`).
 """
 
 import math
@@ -23,19 +21,19 @@ from fedotp.prompts._row import Row
 class FeatureEncoder:
     """Prompts in feature space: task residuals (Yu et al., CVPR 2023), which need no text tower.
 
-    With t_k the feature (e,) of class k, of length 1, a prompt r (K, e) makes it t_k + r_k / sqrt(e). The factor lets
-    prompts start with the usual standard deviation. A prompt has the shape of a context of K vectors of width e.
+    With t_k the feature (e,) of class k, of length 1, a prompt r (K, e) changes it to t_k + r_k / sqrt(e). With this
+    factor prompts can start with the usual standard deviation. A prompt is like a context of K vectors of width e.
     """
 
     n_units = 0
 
     def __init__(self, classes: Tensor) -> None:
-        """`classes` (K, e) are the features of the class names."""
+        """Create the encoder from the features `classes` (K, e) of the class names."""
         self._classes = F.normalize(classes, dim=-1)
         self.n_ctx, self.width = classes.shape
 
     def __call__(self, context: Tensor) -> Tensor:
-        """Class features (C, N, K, e), not normalised, for prompts (C, N, K, e)."""
+        """Compute class features (C, N, K, e), not normalised, of prompts (C, N, K, e)."""
         if context.shape[2:] != (self.n_ctx, self.width):
             raise ValueError(f"context has shape {tuple(context.shape)}: must be (C, N, {self.n_ctx}, {self.width})")
         return self._classes + context / math.sqrt(self.width)
@@ -44,8 +42,8 @@ class FeatureEncoder:
 class PromptEncoder:
     """The text tower h(.) of the paper on prompts [SOS] p_1 ... p_s name . [EOT].
 
-    Shapes: C clients, N prompts, s context vectors of width d, K classes, e the shared embedding width. A context
-    is (C, N, s, d), or (C, N, K, s, d) where every class has vectors of its own (`per_class`).
+    Shapes: C clients, N prompts, s context vectors of width d, K classes, e the shared embedding width. A context is
+    (C, N, s, d), or (C, N, K, s, d) with separate vectors for every class (`per_class`).
 
     Examples:
         >>> from fedotp.clip import CLIP, TINY
@@ -65,7 +63,7 @@ class PromptEncoder:
         position: Position = POSITION,
         per_class: bool = False,
     ) -> None:
-        """Tokenise the class names; one that does not fit beside `n_ctx` vectors is refused by name."""
+        """Tokenise the class names; each must fit the context together with `n_ctx` vectors."""
         self.clip = clip
         self.class_names = tuple(class_names)
         self.n_ctx = n_ctx
@@ -76,33 +74,33 @@ class PromptEncoder:
         self.prefix = layout.prefix
         self.eot = layout.eot.to(device)  # (K,)
         row = self._row = Row(layout.eot, layout.prefix, device)
-        index = layout.context.to(device)[row.classes, row.positions]  # (P + T,), -1 where a token stands
-        self._placed = (index >= 0).nonzero().squeeze(1)  # where in the row a context vector stands, ...
-        self._slots = index[self._placed]  # ... which one, ...
-        self._owners = row.classes[self._placed]  # ... and of which class
+        index = layout.context.to(device)[row.classes, row.positions]  # (P + T,), -1 for a token
+        self._placed = (index >= 0).nonzero().squeeze(1)  # positions of context vectors in the row, ...
+        self._slots = index[self._placed]  # ... their numbers, ...
+        self._owners = row.classes[self._placed]  # ... and their classes
         tokens = clip.token_embedding(layout.ids.to(device)[row.classes, row.positions]).detach()
         tokens[self._placed] = 0
         self._base = tokens + clip.positional_embedding[row.positions].detach()  # (P + T, d)
         self._mlps = [block.mlp.fused() for block in clip.transformer.blocks()[:-1]]
 
     def __repr__(self) -> str:
-        own = ", vectors of their own" if self.per_class else ""
+        own = ", separate vectors for each" if self.per_class else ""
         return f"<PromptEncoder: {self.n_ctx} vectors before {len(self.class_names):,} class names{own}>"
 
     @property
     def width(self) -> int:
-        """Of a context vector, d."""
+        """Width d of a context vector."""
         return self.clip.text.width
 
     @property
     def n_units(self) -> int:
-        """Positions that one prompt takes in the tower, of all classes together, times its layers and their width."""
+        """Number of positions of one prompt for all classes, times layers and width of the tower."""
         return len(self._row) * self.clip.text.layers * self.width
 
     def __call__(self, context: Tensor) -> Tensor:
-        """Class features (C, N, K, e), not normalised, for a context (C, N, s, d) or (C, N, K, s, d).
+        """Compute class features (C, N, K, e), not normalised, of a context (C, N, s, d) or (C, N, K, s, d).
 
-        The tower computes in the precision of its weights; gradients come back in that of the context.
+        The tower computes in the precision of its weights; gradients have that of the context.
         """
         n_clients, n_prompts = self._check(context)
         context = context.flatten(0, 1).to(self._base.dtype)  # (CN, s, d) or (CN, K, s, d)
@@ -115,17 +113,17 @@ class PromptEncoder:
         return self._read(last, x).unflatten(0, (n_clients, n_prompts))
 
     def _attended(self, block: ClipBlock, x: Tensor) -> Tensor:
-        """What every position attends to, heads side by side: (CN, P + T, d)."""
+        """Compute the attention of every position, with concatenated heads: (CN, P + T, d)."""
         projected = block.attn.projected(block.ln_1(x))  # (CN, P + T, 3d)
         if (fused := self._row.attend_fused(projected, block.attn.heads)) is not None:
             return fused
         return block.attn.merge(self._row.attend(*block.attn.split(projected)))
 
     def encode_plain(self, context: Tensor) -> Tensor:
-        """The same features by the plain path, all positions of every class: the reference for `__call__`."""
+        """Compute the features from all positions of every class, as a reference for `__call__`."""
         n_clients, n_prompts = self._check(context)
         device = context.device
-        index = self._layout.context.to(device)  # (K, L), -1 where a token stands
+        index = self._layout.context.to(device)  # (K, L), -1 for a token
         tokens = self.clip.token_embedding(self._layout.ids.to(device)).detach()  # (K, L, d)
         context = context.flatten(0, 1).to(tokens.dtype)
         slots = index.clamp_min(0)
@@ -146,7 +144,7 @@ class PromptEncoder:
         return context.shape[0], context.shape[1]
 
     def _read(self, block: ClipBlock, x: Tensor) -> Tensor:
-        """The last block, final norm and projection, at the end-of-text positions: (CN, P + T, d) -> (CN, K, e)."""
+        """Apply last block, final norm and projection at the end-of-text positions: (CN, P + T, d) -> (CN, K, e)."""
         q, k, v = block.attn.qkv(block.ln_1(x))  # (CN, h, P + T, x)
         attended = self._row.attend_from_ends(q, k, v)  # (CN, h, K, x)
         x = block.finish(x.index_select(-2, self._row.ends), attended)

@@ -1,8 +1,8 @@
-"""Causal attention over a row of prompts in one GPU kernel each way (Triton).
+"""Causal attention over a row of prompts in one GPU kernel for each direction (Triton).
 
-A program has one prompt of one client and one head: the keys and values of the shared prefix stay in registers while it
-goes through the suffixes, a tile of whole classes at a time. Scores are recomputed on the way back; nothing but the
-result is written.
+A program processes one prompt of one client and one head: the keys and values of the shared prefix stay in registers
+while it iterates over tiles of suffixes of whole classes. The backward kernel recomputes scores; only results are
+written.
 """
 
 import os
@@ -13,20 +13,20 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_DTYPES = (torch.bfloat16, torch.float16)  # exact products of float32 are slower here than in the library
+_DTYPES = (torch.bfloat16, torch.float16)  # for exact float32 products the library is faster
 _MOST_PREFIX, _MOST_SUFFIX = 128, 64
-_TILE = 32  # positions of a tile, unless one class alone has more
+_TILE = 32  # positions of a tile, unless a single class has more
 
 
 @triton.jit
 def _rows(row, mask, first, which, heads: tl.constexpr, D: tl.constexpr):
-    """Offsets of (rows, D) of the queries (0), keys (1) or values (2) of a head in (L, 3, heads, D), from `first`."""
+    """Return offsets and mask (rows, D) of queries (0), keys (1) or values (2) of a head in (L, 3, heads, D)."""
     return first + (row[:, None] * 3 + which) * (heads * D) + tl.arange(0, D)[None, :], mask[:, None]
 
 
 @triton.jit
 def _weights(q, keys, own_keys, cols, P, own, mask, scale, PRECISION: tl.constexpr):
-    """Attention of a tile's queries to the prefix (rows, BP) and to the tile itself (rows, rows)."""
+    """Compute the attention of a tile's queries to the prefix (rows, BP) and to the tile itself (rows, rows)."""
     to_prefix = tl.dot(q, tl.trans(keys), input_precision=PRECISION) * scale
     to_prefix = tl.where(cols[None, :] < P, to_prefix, -1e30)
     to_own = tl.dot(q, tl.trans(own_keys), input_precision=PRECISION) * scale
@@ -42,7 +42,7 @@ def _weights(q, keys, own_keys, cols, P, own, mask, scale, PRECISION: tl.constex
 
 @triton.jit
 def _prefix_weights(q, keys, cols, P, scale, PRECISION: tl.constexpr):
-    """Attention within the prefix (BP, BP)."""
+    """Compute the attention within the prefix (BP, BP)."""
     scores = tl.dot(q, tl.trans(keys), input_precision=PRECISION) * scale
     scores = tl.where((cols[None, :] <= cols[:, None]) & (cols[None, :] < P), scores, -1e30)
     weights = tl.exp(scores - tl.max(scores, 1)[:, None])
@@ -137,10 +137,10 @@ def _backward(
 
 
 class Tiles:
-    """The suffixes of a row of prompts, in tiles of whole classes."""
+    """Tiles of suffixes of a row of prompts, with whole classes."""
 
     def __init__(self, classes: Tensor, prefix: int, longest: int) -> None:
-        """`classes` (P + T,) says whose prompt an entry of the row is of; `longest` is the longest suffix."""
+        """Divide a row with the classes `classes` (P + T,) of its entries; `longest` is the longest suffix."""
         self.prefix = prefix
         self.height = max(_TILE, triton.next_power_of_2(longest))
         _, counts = classes[prefix:].cpu().unique_consecutive(return_counts=True)
@@ -160,19 +160,19 @@ class Tiles:
 
 
 def can_fuse(qkv: Tensor, heads: int, prefix: int, longest: int) -> bool:
-    """Whether `FusedAttention` takes side-by-side queries, keys and values (M, L, 3d)."""
+    """True if `FusedAttention` supports these concatenated queries, keys and values (M, L, 3d)."""
     width = qkv.shape[-1] // 3 // heads
     fits = 1 <= prefix <= _MOST_PREFIX and longest <= _MOST_SUFFIX and width in (16, 32, 64, 128)
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # on the CPU, for tests, which has no bfloat16
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # on the CPU, for tests, without bfloat16
     return fits and ((qkv.is_cuda and qkv.dtype in _DTYPES) or interpreted)
 
 
 class FusedAttention(torch.autograd.Function):
-    """From side-by-side queries, keys and values (M, L, 3d) of a row to what was attended to, (M, L, d)."""
+    """Attention (M, L, d) of a row from concatenated queries, keys and values (M, L, 3d)."""
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, tiles: Tiles, heads: int) -> Tensor:
-        """Heads side by side."""
+        """Compute the attention, with concatenated heads."""
         qkv = qkv.contiguous()
         ctx.save_for_backward(qkv)
         ctx.tiles, ctx.heads = tiles, heads
@@ -182,7 +182,7 @@ class FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """To queries, keys and values, side by side."""
+        """Compute the gradients of concatenated queries, keys and values."""
         (qkv,), tiles, heads = ctx.saved_tensors, ctx.tiles, ctx.heads
         gradient, out = gradients[0].contiguous(), torch.empty_like(qkv)
         arguments, shape = _arguments(qkv, tiles, heads), _shape(qkv, tiles, heads)

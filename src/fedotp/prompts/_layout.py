@@ -1,4 +1,4 @@
-"""A prompt before training: where the class name and the context vectors stand, and what these start as."""
+"""Positions of class name and context vectors in a prompt, and initial context vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ STD = 0.02
 
 @dataclass(frozen=True)
 class Layout:
-    """K prompts as positions: [SOS], context vectors and the class's name in some order, ".", [EOT].
+    """Positions of K prompts: [SOS], context vectors and the class name in some order, ".", [EOT].
 
     Attributes:
-        ids:     (K, L) token ids, padded with 0 behind the end-of-text token; 0 also where a context vector stands.
-        context: (K, L) index of the context vector at a position, -1 where a token stands.
+        ids:     (K, L) token ids, 0 for context vectors and for padding after the end-of-text token.
+        context: (K, L) index of the context vector at a position, -1 for a token.
         eot:     (K,) position of the end-of-text token.
-        prefix:  how many leading positions are the same for all classes.
+        prefix:  number of leading positions that are the same for all classes.
     """
 
     ids: Tensor
@@ -39,28 +39,27 @@ class Layout:
 def build_layout(clip: CLIP, class_names: Sequence[str], n_ctx: int, position: Position, per_class: bool) -> Layout:
     """Lay out one prompt per class.
 
-    "end" is [SOS] ctx name . [EOT] (the paper's), "middle" puts the name after the first half of the context,
-    "front" before it. A prefix is shared by all classes up to the first position where they differ; contexts
-    of their own (`per_class`) differ from the first vector on.
+    "end" is [SOS] ctx name . [EOT] (the paper's), "middle" has the name after the first half of the context, "front"
+    before it. The prefix ends at the first position that differs between classes, with `per_class` at the first vector.
     """
     if not class_names:
-        raise FedotpError("no class names: at least one is needed")
+        raise FedotpError("class names must not be empty")
     require(n_ctx >= 1, "n_ctx", n_ctx, f"at least 1 (the paper uses {N_CTX})")
     require_one_of(Position, "position", position)
     before = {"end": n_ctx, "middle": n_ctx // 2, "front": 0}[position]
-    context = [-2 - i for i in range(n_ctx)]  # -2 - i marks context vector i, until it is split off below
+    context = [-2 - i for i in range(n_ctx)]  # -2 - i is context vector i, separated below
     rows = []
     for name in class_names:
         tokens = clip.tokenizer.encode(name.replace("_", " "))
         if not tokens:
-            raise FedotpError(f"class name {name!r} has no tokens: give it a name that can be read")
+            raise FedotpError(f"class name {name!r} has no tokens; rename the class")
         stop = clip.tokenizer.encode(".")
         row = [clip.tokenizer.sot, *context[:before], *tokens, *context[before:], *stop, clip.tokenizer.eot]
         limit = clip.text.context_length
         if len(row) > limit:
             raise FedotpError(
                 f"class name {name!r} is too long: {len(tokens)} tokens and {n_ctx} context vectors need "
-                f"{len(row)} positions and the text tower has {limit}; shorten the name or lower n_ctx"
+                f"{len(row)} positions, but the text tower has {limit}; shorten the name or lower n_ctx"
             )
         rows.append(row)
     length = max(map(len, rows))
@@ -83,9 +82,9 @@ def random_context(
     std: float = STD,
     seed: int = 0,
 ) -> Tensor:
-    """Normal context vectors (C, N, s, d), the same for every client; (C, N, K, s, d) with `n_classes`.
+    """Draw normal context vectors (C, N, s, d), the same for every client; (C, N, K, s, d) with `n_classes`.
 
-    The draw is made on the CPU, so it is the same on every device.
+    They are drawn on the CPU and so are the same on every device.
     """
     per_class = () if n_classes is None else (n_classes,)
     generator = torch.Generator().manual_seed(seed)
@@ -103,17 +102,16 @@ def word_context(
     noise: float = 0.0,
     seed: int = 0,
 ) -> Tensor:
-    """Context vectors that start as the embeddings of `words`, for example "a photo of a".
+    """Return the embeddings of `words`, for example "a photo of a", as context vectors, one for each of s tokens.
 
-    Each of the s tokens of `words` gives one vector. Prompts that start equal get equal gradients: give several
-    prompts a little `noise` (standard deviation) to tell them apart.
+    Equal prompts get equal gradients, so several prompts need `noise` (standard deviation).
 
     Returns:
         (C, N, s, d), or (C, N, K, s, d) with `n_classes`.
     """
     ids = clip.tokenizer.encode(words)
     if not ids:
-        raise FedotpError(f"initial words {words!r} have no tokens: give a phrase such as 'a photo of a'")
+        raise FedotpError(f"initial words {words!r} have no tokens: must be a phrase such as 'a photo of a'")
     embedded = clip.token_embedding.weight.detach()[ids].float().cpu()  # (s, d)
     like = random_context(clip, n_prompts, len(ids), n_classes=n_classes, std=noise, seed=seed)[0].cpu()
     return _for_clients(clip, embedded + like, n_clients)

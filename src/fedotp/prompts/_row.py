@@ -1,8 +1,8 @@
-"""All positions of K prompts that begin alike, in one row, and attention over it.
+"""Row of all positions of K prompts with a common prefix, and attention over it.
 
-The row holds the P positions of the prefix once, then those of each class's suffix up to its end-of-text token, T in
-all: whatever works position by position wastes nothing on names that are shorter than the longest. Only attention
-within a suffix needs the suffixes apart, each padded to the longest, S.
+The row contains the P positions of the prefix once, then those of each class's suffix up to its end-of-text token, T in
+total, so that short names need no padding in positionwise operations. Only attention within a suffix needs separate
+suffixes, padded to the longest, S.
 """
 
 import importlib.util
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class Row:
-    """Where everything stands.
+    """Layout of the row.
 
     Attributes:
         prefix: P.
-        classes, positions: (P + T,) whose prompt an entry is of, and which position in it; the prefix is the first's.
+        classes, positions: (P + T,) class of an entry, and position in its prompt; the prefix has the first class.
         ends: (K,) entries of the end-of-text tokens.
     """
 
     def __init__(self, eot: Tensor, prefix: int, device: torch.device) -> None:
-        """`eot` (K,) are the positions of the end-of-text tokens, behind the first `prefix`."""
+        """Lay out prompts with end-of-text tokens at the positions `eot` (K,), after a common `prefix`."""
         lengths = eot.to(device) + 1 - prefix  # (K,) of the suffixes
         places = torch.arange(int(lengths.max()), device=device)  # (S,)
         real = places < lengths.unsqueeze(1)  # (K, S)
@@ -41,15 +41,15 @@ class Row:
         first = self.ends - lengths + 1 - prefix  # (K,) among the T
         self._padded = (first.unsqueeze(1) + places.minimum(lengths.unsqueeze(1) - 1)).flatten() if ragged else None
         self._kept = real.flatten().nonzero().squeeze(1)  # (T,) of the K S
-        self._later = places > places.unsqueeze(1)  # (S, S) hidden from a query by causality
-        self._tiles: Tiles | None = None  # made when a GPU needs them
-        self._unreal = ~real.unsqueeze(1)  # (K, 1, S) hidden from the end: padding
+        self._later = places > places.unsqueeze(1)  # (S, S) masked by causality
+        self._tiles: Tiles | None = None  # created on first use by a GPU
+        self._unreal = ~real.unsqueeze(1)  # (K, 1, S) masked padding
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Causal attention within every prompt: queries, keys, values and result (M, h, P + T, x)."""
+        """Compute causal attention within every prompt: queries, keys, values and result (M, h, P + T, x)."""
         (prefix_q, q), (prefix_k, k), (prefix_v, v) = (self._split(x) for x in (q, k, v))
         prefix = F.scaled_dot_product_attention(prefix_q, prefix_k, prefix_v, is_causal=True)
         q, k, v = (self._apart(x) for x in (q, k, v))
@@ -59,10 +59,10 @@ class Row:
         return torch.cat([prefix, suffix], dim=2)
 
     def attend_fused(self, projected: Tensor, heads: int) -> Tensor | None:
-        """The same in one kernel, where there is a GPU for it: (M, P + T, 3d), side by side, to (M, P + T, d)."""
+        """Compute `attend` in one kernel, (M, P + T, 3d) concatenated -> (M, P + T, d); None if not supported."""
         if not projected.is_cuda or importlib.util.find_spec("triton") is None:
             return None
-        from fedotp.prompts._fused import FusedAttention, Tiles, can_fuse  # Triton is only there on CUDA machines
+        from fedotp.prompts._fused import FusedAttention, Tiles, can_fuse  # Triton is installed on CUDA machines only
 
         longest = self._shape[1]
         if not can_fuse(projected, heads, self.prefix, longest):
@@ -73,19 +73,19 @@ class Row:
         return fused
 
     def attend_from_ends(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """The same for the end-of-text queries only: (M, h, P + T, x) each -> (M, h, K, x)."""
+        """Compute `attend` for the end-of-text queries only: (M, h, P + T, x) each -> (M, h, K, x)."""
         (prefix_k, k), (prefix_v, v) = (self._split(x) for x in (k, v))
         q = q.index_select(2, self.ends).unsqueeze(3)  # (M, h, K, 1, x)
         return _attend(q, prefix_k, prefix_v, self._apart(k), self._apart(v), self._unreal).squeeze(3)
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Prefix (M, h, P, x) and suffixes (M, h, T, x)."""
+        """Split into prefix (M, h, P, x) and suffixes (M, h, T, x)."""
         return x[:, :, : self.prefix], x[:, :, self.prefix :]
 
     def _apart(self, x: Tensor) -> Tensor:
-        """Suffixes class by class: (M, h, T, x) -> (M, h, K, S, x), the last position repeated as padding.
+        """Separate suffixes by class: (M, h, T, x) -> (M, h, K, S, x), padded by the last position.
 
-        Padding gets no gradient: no real query sees it, and what it sees itself is not kept.
+        Padding gets no gradient: no real query attends to it, and its own result is dropped.
         """
         if self._padded is not None:
             x = x.index_select(2, self._padded)
@@ -93,10 +93,10 @@ class Row:
 
 
 def _attend(q: Tensor, key: Tensor, value: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> Tensor:
-    """Attention of suffix queries over the shared prefix and their own suffix; the prefix is never copied per class.
+    """Compute attention of suffix queries over the shared prefix and their own suffix, without copying the prefix.
 
-    q (M, h, K, Q, x); prefix key, value (M, h, P, x); suffix k, v (M, h, K, S, x); `hidden`, (Q, S) or (K, Q, S), says
-    which suffix positions a query does not see. Returns (M, h, K, Q, x).
+    q (M, h, K, Q, x); prefix key, value (M, h, P, x); suffix k, v (M, h, K, S, x); `hidden`, (Q, S) or (K, Q, S), masks
+    suffix positions. Returns (M, h, K, Q, x).
     """
     q = q * q.shape[-1] ** -0.5
     to_prefix = (q.flatten(2, 3) @ key.mT).unflatten(2, q.shape[2:4])  # (M, h, K, Q, P)

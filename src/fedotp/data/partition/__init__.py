@@ -1,4 +1,4 @@
-"""Dividing a data set among clients: the schemes, and what they make."""
+"""Partitions of a data set among clients, and the schemes that create them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Partitions that Flower Datasets makes: any of its partitioners that divides images."""
+"""Partitions by the partitioners of Flower Datasets."""
 
 from importlib import import_module
 from typing import Any
@@ -14,11 +14,11 @@ from fedotp.errors import FedotpError
 
 
 def from_flower(dataset: Dataset, partitioner: Any) -> Partition:
-    """The partition of `dataset` that a partitioner of `flwr_datasets` makes of its training images.
+    """Partition the training images of `dataset` by a partitioner of `flwr_datasets`.
 
-    The partitioner is given a table with the columns `label` (the class's number), `domain` (its name) and `row`. Test
-    images of a class go to the clients in proportion to their training images of it. Save the partition, and run it
-    with `fedotp run --partition FILE`.
+    The partitioner gets a table with the columns `label` (class number), `domain` (name) and `row`. The test images of
+    a class are divided in proportion to its training images. Save the partition and use it with
+    `fedotp run --partition FILE`.
 
     Examples:
         >>> from flwr_datasets.partitioner import DirichletPartitioner          # doctest: +SKIP
@@ -36,13 +36,11 @@ def from_flower(dataset: Dataset, partitioner: Any) -> Partition:
 
 
 def _divided(dataset: Dataset, partitioner: Any) -> list[Ints]:
-    """The positions of each client's training images, sorted."""
+    """Return the sorted positions of each client's training images."""
     try:
         datasets = import_module("datasets")
     except ImportError:
-        raise FedotpError(
-            "Flower Datasets needs datasets, which is not installed: pip install 'fedotp[hf]' flwr-datasets"
-        ) from None
+        raise FedotpError("Flower Datasets needs datasets: pip install 'fedotp[hf]' flwr-datasets") from None
     split = dataset.train
     domains = [dataset.domains[d] for d in split.domains]
     name = type(partitioner).__name__
@@ -51,21 +49,21 @@ def _divided(dataset: Dataset, partitioner: Any) -> list[Ints]:
         partitioner.dataset = datasets.Dataset.from_dict(table)
         parts = [partitioner.load_partition(n) for n in range(partitioner.num_partitions)]
         rows = [np.sort(np.array(part["row"], np.int64)) for part in parts]
-    except Exception as error:  # whatever a partitioner makes of images it was not meant for
+    except Exception as error:  # partitioners raise any kind of error
         raise FedotpError(
-            f"{name} does not divide the {len(split):,} images of {dataset.name}: {one_line(error)}; "
-            "the columns to divide by are label and domain"
+            f"{name} cannot partition the {len(split):,} images of {dataset.name}: {one_line(error)}; "
+            "use the columns label or domain"
         ) from error
     given, counts = np.unique(np.concatenate(rows), return_counts=True)
     if min(map(len, rows)) == 0:
-        raise FedotpError(f"{name} leaves a client without images; give every client some")
+        raise FedotpError(f"{name}: every client must have at least one image")
     if (counts > 1).any():
-        raise FedotpError(f"{name} gives image {given[counts > 1][0]} to several clients; every image has one client")
+        raise FedotpError(f"{name}: image {given[counts > 1][0]} must belong to only one client")
     return rows
 
 
 def _alike(dataset: Dataset, train: list[Ints]) -> list[Ints]:
-    """Test images of each client: those of a class in proportion to the training images of it, in order."""
+    """Divide the test images of each class in proportion to the clients' training images of it, in order."""
     n_classes = len(dataset.classes)
     counts = np.stack([np.bincount(dataset.train.labels[rows], minlength=n_classes) for rows in train])  # (C, K)
     parts: list[list[Ints]] = [[] for _ in train]
@@ -78,6 +76,6 @@ def _alike(dataset: Dataset, train: list[Ints]) -> list[Ints]:
 
 
 def _domain(dataset: Dataset, rows: Ints) -> str | None:
-    """The one domain all of them come from, if there are several."""
+    """Return the common domain of the images, None if they have several or the data set has one."""
     found = np.unique(dataset.train.domains[rows])
     return dataset.domains[found[0]] if len(found) == 1 and len(dataset.domains) > 1 else None

@@ -1,4 +1,4 @@
-"""Dealing images that stay together: those of a patient or a part go to one client, whole."""
+"""Partition of whole groups: all images of a patient or part belong to one client."""
 
 from collections.abc import Sequence
 
@@ -11,26 +11,25 @@ from fedotp.errors import FedotpError
 
 
 def require_whole(dataset: Dataset, pools: Sequence[tuple[str, Ints, Ints]], scheme: str) -> None:
-    """Refuse pools (title, train, test) of different clients that have images of one group."""
+    """Require that no group has images in two of the pools (title, train, test), which have different clients."""
     owner: dict[int, str] = {}
     for title, train, test in pools:
         numbers = np.union1d(_groups(dataset.train.groups)[train], _groups(dataset.test.groups)[test])
         for number in numbers.tolist():
             if (other := owner.setdefault(number, title)) != title:
                 raise FedotpError(
-                    f"{scheme}: group {dataset.groups[number]!r} has images of {other} and of {title}, and groups stay "
-                    "with one client; use iid, dirichlet or quantity"
+                    f"{scheme}: group {dataset.groups[number]!r} has images of {other} and of {title}, but must belong "
+                    "to one client; use iid, dirichlet or quantity"
                 )
 
 
 def deal_whole(
     dataset: Dataset, train: Ints, test: Ints, shares: Floats, min_size: int, rng: np.random.Generator
 ) -> list[tuple[Ints, Ints]]:
-    """Divide training and test images among n clients by `shares` (K, n), no group among two.
+    """Divide training and test images among n clients by `shares` (K, n) without splitting groups.
 
-    Every client first gets the group that fits it best, then each other group goes, the largest first, where most of
-    its images are lacking. Test images follow the classes that a client trains on; other images in their groups
-    belong to no client.
+    Every client first gets the group that fits best. Then each remaining group, by decreasing size, goes to the client
+    that lacks most of its images. Test images of classes that their client does not train on are unused.
     """
     n_classes, n = shares.shape
     labels, tested = dataset.train.labels, dataset.test.labels
@@ -44,7 +43,7 @@ def deal_whole(
 
 
 class _Deal:
-    """Images `rows` (m,) in G groups, on their way to clients."""
+    """Assignment of images `rows` (m,) in G groups to clients."""
 
     def __init__(self, rows: Ints, groups: Ints, labels: Ints, n_classes: int, rng: np.random.Generator) -> None:
         names, self._group = np.unique(groups, return_inverse=True)
@@ -56,20 +55,20 @@ class _Deal:
         self._owner = np.full(len(names), -1)
 
     def rows(self, client: int) -> Ints:
-        """The images of a client."""
+        """Return the images of a client."""
         return self._all[self._owner[self._group] == client]
 
     def deal(self, wanted: Floats, at_least: int) -> Ints:
-        """Give every client about as many images of each class as `wanted` (n, K); what each has then."""
+        """Assign all groups so that counts approximate `wanted` (n, K); return the counts."""
         held = np.zeros(wanted.shape, np.int64)
-        for c in np.argsort((wanted > 0).sum(1), kind="stable").tolist():  # who can have least chooses first
+        for c in np.argsort((wanted > 0).sum(1), kind="stable").tolist():  # clients with the fewest classes first
             while held[c].sum() < at_least:
                 free = self._order[self._owner[self._order] < 0]
                 fits = self.counts[free] @ wanted[c] / self.counts[free].sum(1) if len(free) else np.zeros(0)
                 if not fits.max(initial=0) > 0:
                     raise FedotpError(
-                        f"{len(self._order)} groups do not give each of {len(wanted)} clients {at_least} images to "
-                        "train on and a test image of a class it trains on; use fewer clients"
+                        f"{len(self._order)} groups are too few to give each of {len(wanted)} clients {at_least} "
+                        "training images and a test image of one class; use fewer clients"
                     )
                 self._give(int(free[np.argmax(fits)]), c, held)
         for g in self._order[self._owner[self._order] < 0].tolist():

@@ -1,4 +1,4 @@
-"""A partition: who has which images. Saved as JSON, read back only if its digest holds."""
+"""Partitions: the images of each client, saved as JSON with a digest."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ _FORMAT = "fedotp-partition-1"
 class Client:
     """One client's images: sorted positions in the data set's train (n,) and test (m,) splits.
 
-    `domain` is the name of the one domain all of them come from, or None where they are mixed.
+    `domain` is the name of their domain, None if they have several.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Client:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """A data set divided among clients, with everything needed to make it again."""
+    """A data set divided among clients, with the settings to reproduce it."""
 
     dataset: str
     data_digest: str
@@ -64,11 +64,11 @@ class Partition:
         return np.stack([np.bincount(labels[c.rows(split)], minlength=len(dataset.classes)) for c in self.clients])
 
     def require(self, dataset: Dataset) -> None:
-        """Refuse to be used with another data set, or another version of it, than the one divided."""
+        """Require that `dataset` is the data set and version of this partition."""
         if self.data_digest != dataset.digest:
             raise FedotpError(
-                f"the partition divides {self.dataset} {self.data_digest[:12]}, but the data read are "
-                f"{dataset.name} {dataset.digest[:12]}; make the partition again"
+                f"the partition is of {self.dataset} {self.data_digest[:12]}, but the data set is "
+                f"{dataset.name} {dataset.digest[:12]}; create the partition again"
             )
         for client in self.clients:
             for name in SPLITS:
@@ -76,7 +76,7 @@ class Partition:
                 if len(rows) and not 0 <= rows.min() <= rows.max() < n:
                     raise FedotpError(
                         f"the partition gives {client.name} {name} images from {rows.min()} to {rows.max()} of {n}; "
-                        "make the partition again"
+                        "create the partition again"
                     )
 
     @cached_property
@@ -98,16 +98,16 @@ class Partition:
         }
 
     def save(self, path: Path) -> None:
-        """Write the partition to `path`; a crash leaves the old file or the new one, never half of it."""
+        """Write the partition to `path` atomically."""
         text = json.dumps({"digest": self.digest, **self._as_dict()}) + "\n"
         write_atomically(path, text)
 
     @classmethod
     def load(cls, path: Path) -> "Partition":
-        """Read a partition, refusing a file that is damaged, edited or something else."""
+        """Read a partition and verify its format and digest."""
         content = read_json(path)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise FedotpError(f"{path} is not a partition: it should say format {_FORMAT!r}")
+            raise FedotpError(f"{path} is not a partition: its format must be {_FORMAT!r}")
         try:
             partition = cls(
                 dataset=_text(content["dataset"]),
@@ -119,7 +119,7 @@ class Partition:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FedotpError(f"{path} is not a complete partition: {type(error).__name__} {error}") from error
         if stored != partition.digest:
-            raise FedotpError(f"{path} was changed after it was saved: its digest does not match; make it again")
+            raise FedotpError(f"{path} was modified after it was saved (wrong digest); create it again")
         return partition
 
 
@@ -132,7 +132,7 @@ def _settings(values: dict[str, Any]) -> PartitionSettings:
 
 def _rows(values: Sequence[int]) -> Ints:
     if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise ValueError("images should be whole numbers")
+        raise ValueError("images must be whole numbers")
     return np.array(values, dtype=np.int64)
 
 
@@ -143,20 +143,20 @@ def _client(values: dict[str, Any]) -> Client:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{str(value)[:40]} should be text")
+        raise ValueError(f"{str(value)[:40]} must be text")
     return value
 
 
 def require_sound_clients(dataset: Dataset, clients: Sequence[object], settings: PartitionSettings) -> None:
-    """Refuse what are no clients of `dataset`, images that two of them have, and groups that are divided."""
+    """Check that `clients` are valid clients of `dataset` that share no image and no group."""
     names: set[str] = set()
     owner = {split: np.full(len(dataset.split(split)), -1) for split in SPLITS}
     try:
         if not clients or settings.n_clients not in (None, len(clients)):
-            raise FedotpError(f"it made {len(clients)} clients, {settings.n_clients or 'at least 1'} are asked for")
+            raise FedotpError(f"expected {settings.n_clients or 'at least 1'} clients, got {len(clients)}")
         for c, client in enumerate(clients):
             if not isinstance(client, Client) or not client.name or client.name in names:
-                raise FedotpError(f"number {c} is no Client with a name of its own: {one_line(repr(client), 80)}")
+                raise FedotpError(f"client {c} must be a Client with a unique name, got {one_line(repr(client), 80)}")
             names.add(client.name)
             for split in SPLITS:
                 _give(client.rows(split), owner[split], c, f"{client.name}, {split}")
@@ -170,11 +170,11 @@ def require_sound_clients(dataset: Dataset, clients: Sequence[object], settings:
 
 def _give(rows: Ints, owner: Ints, client: int, whose: str) -> None:
     if not (isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype == np.int64 and len(rows)):
-        raise FedotpError(f"{whose}: images must be an array (n,) of int64 with at least one, positions in the split")
+        raise FedotpError(f"{whose}: images must be a non-empty int64 array (n,) of positions in the split")
     if not 0 <= rows.min() <= rows.max() < len(owner) or (np.diff(rows) <= 0).any():
-        raise FedotpError(f"{whose}: positions must rise, from 0 to {len(owner) - 1}")
+        raise FedotpError(f"{whose}: positions must be ascending, from 0 to {len(owner) - 1}")
     if (owner[rows] >= 0).any():
-        raise FedotpError(f"{whose}: image {rows[owner[rows] >= 0][0]} is another client's already")
+        raise FedotpError(f"{whose}: image {rows[owner[rows] >= 0][0]} already belongs to another client")
     owner[rows] = client
 
 
@@ -184,4 +184,4 @@ def _require_whole(dataset: Dataset, groups: Ints, owner: Ints, clients: Sequenc
     if len(twice):
         group, first, second = pairs[0, twice[0]], pairs[1, twice[0]], pairs[1, twice[0] + 1]
         one, other = (getattr(clients[c], "name", "") for c in (first, second))
-        raise FedotpError(f"group {dataset.groups[group]!r} is divided between {one} and {other}")
+        raise FedotpError(f"group {dataset.groups[group]!r} must belong to one client, not to {one} and {other}")

@@ -1,18 +1,18 @@
-"""Divide a data set among clients.
+"""Partition schemes.
 
-Every scheme is a way to form groups of clients with a pool of images each, and a way to draw what share of
-each class of the pool goes to which client of the group. `_deal` does the rest for all of them:
+A scheme forms groups of clients with a pool of images each, and draws the share of each class of the pool for each
+client of the group. `_deal` does the rest:
 
-1. Every client gets a *seat*: `min_size` training images and one test image of one class, the class it
-   expects most of among those with seats left. So no client ends up empty, and nothing is repeated.
+1. Every client gets a *seat*: `min_size` training images and one test image of one class, the class with its largest
+   expected share among those with free seats. So no client is empty, and no image is repeated.
 2. The rest of every class is divided by largest remainders, so that counts follow the drawn shares.
-3. The test images of a class are divided in proportion to its training images: a client's test data have
-   the label distribution of its training data, as in the paper.
+3. The test images of a class are divided in proportion to its training images: a client's test data have the label
+   distribution of its training data, as in the paper.
 
-Random draws, in this order, from one PCG64 stream: the class order (pathological only); then, group by group,
-the shares class by class, and for every class in label order the shuffle of its training images and that of
-its test images. The paper's code shuffles the classes with seed 2023 whatever the run's seed; here it is the
-run's seed. With `authors`, `_authors` forms the groups and draws the counts.
+Random draws from one PCG64 stream, in this order: the class order (pathological only); then, group by group, the shares
+class by class, and for every class in label order the shuffles of its training and test images. The paper's code always
+shuffles the classes with seed 2023; here it is the run's seed. With `authors`, `_authors` forms the groups and draws
+the counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """`n` clients named after `stem` that divide the images `train` and `test`, positions in the data set's splits."""
+    """`n` clients with names from `stem` and their images `train` and `test`, positions in the data set's splits."""
 
     title: str
     stem: str
@@ -47,7 +47,7 @@ class _Group:
 
 
 def make_partition(dataset: Dataset, settings: PartitionSettings, *, authors: bool = False) -> Partition:
-    """Divide `dataset` among clients; the same settings give the same partition on every platform.
+    """Partition `dataset`; the same settings give the same partition on every platform.
 
     With `authors` the schemes pathological, dirichlet and domain-dirichlet are those of the authors' code (`_authors`).
     """
@@ -67,8 +67,8 @@ def make_partition(dataset: Dataset, settings: PartitionSettings, *, authors: bo
     if dataset.groups:
         if authors:
             raise FedotpError(
-                f"{settings.scheme}: the authors' code gives images of a group to several clients; "
-                "set authors.partition = false, or leave the groups out"
+                f"{settings.scheme}: authors.partition must be false with groups, as the authors' code divides groups "
+                "among clients"
             )
         require_whole(dataset, [(group.title, group.train, group.test) for group in groups], settings.scheme)
     for group in groups:
@@ -105,15 +105,15 @@ def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator
     n_classes = len(dataset.classes)
     if n_clients > n_classes:
         raise FedotpError(
-            f"pathological: {n_clients} clients cannot have classes of their own, {dataset.name} has only "
-            f"{n_classes}; use n_clients <= {n_classes}"
+            f"pathological: {dataset.name} has only {n_classes} classes for {n_clients} clients, which must not share "
+            f"classes; use n_clients <= {n_classes}"
         )
     order = shuffled(rng, np.arange(n_classes))
     yield from _dealt_classes(dataset, np.array_split(order, n_clients))
 
 
 def _rounded_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
-    """As the authors' code deals classes out."""
+    """Form groups as the authors' code does."""
     sizes = rounded_sizes(len(dataset.classes), n_clients)
     order = shuffled(rng, np.arange(len(dataset.classes)))
     yield from _dealt_classes(dataset, np.split(order, np.cumsum(sizes)[:-1]))
@@ -160,16 +160,16 @@ _DrawShares = Callable[[float, int, int, Rng], Floats]
 
 
 def _scheme(dataset: Dataset, settings: PartitionSettings, authors: bool) -> tuple[_FormGroups, _DrawShares, int, int]:
-    """Return how a scheme forms groups and draws shares, its number of groups and usual clients per group."""
+    """Return the functions that form groups and draw shares, the number of groups and default clients per group."""
     name = settings.scheme
     n_domains, n_coarse = len(dataset.domains), len(dataset.coarse_classes)
     if name == "given":
-        raise FedotpError(f"given: a file says who has which images of {dataset.name}, --partition FILE; or use iid")
+        raise FedotpError(f"given: needs the partition of {dataset.name} as --partition FILE; or use iid")
     if name in BY_DOMAIN and n_domains == 1:
-        one = "no sites (a column site, a folder per site)" if name == "site" else "one domain only"
+        one = "no sites (a column site, or a folder per site)" if name == "site" else "only one domain"
         raise FedotpError(f"{name}: {dataset.name} has {one}; use iid, pathological or dirichlet")
     if name == "coarse" and not n_coarse:
-        raise FedotpError(f"coarse: {dataset.name} has no coarse labels (cifar100 has); use pathological")
+        raise FedotpError(f"coarse: {dataset.name} has no coarse labels (as cifar100 has); use pathological")
     schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
         "iid": (_one_group, _even_shares, 1, 10),
         "pathological": (_rounded_groups if authors else _pathological_groups, _even_shares, 1, 10),
@@ -189,7 +189,7 @@ def _scheme(dataset: Dataset, settings: PartitionSettings, authors: bool) -> tup
 def _deal(
     dataset: Dataset, group: _Group, shares: Floats, room: Ints, settings: PartitionSettings, rng: Rng, *, authors: bool
 ) -> list[Client]:
-    """Divide the group's images by `shares` (K, n), with `room` (K,) for seats."""
+    """Divide the group's images by `shares` (K, n), with `room` (K,) seats."""
     n = shares.shape[1]
     train_labels, test_labels = dataset.train.labels[group.train], dataset.test.labels[group.test]
     n_train, n_test = _to_divide(dataset, group, settings)
@@ -224,7 +224,7 @@ def _deal(
 
 
 def _deal_whole(dataset: Dataset, group: _Group, shares: Floats, settings: PartitionSettings, rng: Rng) -> list[Client]:
-    """The same where images of a patient or part stay together; shares are met as nearly as that allows."""
+    """Divide the group's images without splitting patients or parts, approximating the shares."""
     labels = dataset.train.labels[group.train]
     n_train, _ = _to_divide(dataset, group, settings)
     chosen = [shuffled(rng, group.train[labels == k])[: n_train[k]] for k in range(len(n_train))]
@@ -239,14 +239,14 @@ def _deal_whole(dataset: Dataset, group: _Group, shares: Floats, settings: Parti
 
 
 def _to_divide(dataset: Dataset, group: _Group, settings: PartitionSettings) -> tuple[Ints, Ints]:
-    """How many training and test images of each class a group divides: (K,) each."""
+    """Count the training and test images of each class that a group divides: (K,) each."""
     pools = ((dataset.train, group.train), (dataset.test, group.test))
     n_train, n_test = (np.bincount(split.labels[rows], minlength=len(dataset.classes)) for split, rows in pools)
     return n_train if settings.shots is None else np.minimum(n_train, settings.shots), n_test
 
 
 def _take_seats(expected: Floats, room: Ints) -> Ints:
-    """Give every client one seat in the class it expects most of, between equals in the emptiest: (K, n)."""
+    """Assign every client a seat in the class of its largest share, by free seats for equal ones: (K, n)."""
     seats, left = np.zeros(expected.shape, np.int64), room.copy()
     for c in range(expected.shape[1]):
         best = np.lexsort((-left, -expected[:, c], left == 0))[0]
@@ -256,7 +256,7 @@ def _take_seats(expected: Floats, room: Ints) -> Ints:
 
 
 def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, n_groups: int) -> Ints:
-    """The seats each class can offer (K,); a group with fewer than clients is refused, saying what would work."""
+    """Return the seats of each class (K,); raise an error if a group has fewer seats than clients."""
     n = group.n
     n_train, n_test = _to_divide(dataset, group, settings)
     seats = np.minimum(n_train // settings.min_size, n_test)
@@ -264,19 +264,19 @@ def _require_room(dataset: Dataset, group: _Group, settings: PartitionSettings, 
     if room >= n:
         return seats
     if room:
-        problem, works = f"can seat {room} clients, not {n}", f"n_clients <= {n_groups * room}"
+        problem, works = f"has enough images for {room} clients, not {n}", f"n_clients <= {n_groups * room}"
     elif settings.min_size > 1:
-        problem, works = "has no class large enough", "a smaller min_size"
+        problem, works = "has no class that is large enough", "a smaller min_size"
     else:
-        problem, works = "cannot be tested", "data with test images of the classes trained on"
+        problem, works = "cannot be tested", "data with test images of the trained classes"
     raise FedotpError(
         f"{settings.scheme}: {group.title} {problem}; "
-        f"each needs {settings.min_size} training and 1 test images of one class; use {works}"
+        f"each client needs {settings.min_size} training and 1 test images of one class; use {works}"
     )
 
 
 def _require_shots(dataset: Dataset, settings: PartitionSettings) -> None:
-    """Refuse more shots than the scarcest class of the data set, or of any of its domains, has images."""
+    """Require that every class of the data set, or of each of its domains, has `shots` training images."""
     if settings.shots is None:
         return
     by_domain = settings.scheme in BY_DOMAIN
@@ -287,6 +287,6 @@ def _require_shots(dataset: Dataset, settings: PartitionSettings) -> None:
         domain, label = cells[:, scarcest]
         where = f" in domain {dataset.domains[domain]}" if by_domain else ""
         raise FedotpError(
-            f"{settings.scheme}: {settings.shots} shots, but class {dataset.classes[label]!r} has only "
+            f"{settings.scheme}: {settings.shots} shots, but the class {dataset.classes[label]!r} has only "
             f"{counts[scarcest]} training images{where}; use shots <= {counts[scarcest]}"
         )

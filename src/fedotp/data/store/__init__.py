@@ -1,4 +1,4 @@
-"""The token store: every crop of every image goes through the image tower once and is read back ever after."""
+"""The token store: a cache of image tower outputs for every crop of every image."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +20,6 @@ __getattr__, __dir__ = lazy_face(__name__)
 
 Storage = Literal["float16", "int8"]
 
-# How images are encoded where nothing else is asked for.
+# Defaults of encoding.
 STORAGE: Storage = "float16"
 BATCH_SIZE = 64  # crops in a step of the tower

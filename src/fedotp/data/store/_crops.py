@@ -1,8 +1,7 @@
-"""One image looked at: its bytes hashed, the wanted crops taken.
+"""Hashing and cropping of single images, in decoding threads and processes.
 
-This is what decoding threads and decoding processes both do. Such a process (`serve`) puts crops into shared memory. It
-ends when its pipe is closed, and with the process that started it, however that ended; Ctrl-C does not reach it.
-Neither torch nor NumPy is imported: a process starts in a tenth of a second without.
+A decoding process (`serve`) writes crops to shared memory. It ends when its pipe is closed or its parent exits for any
+reason, and does not receive Ctrl-C. It imports neither torch nor NumPy, so that it starts in 0.1 s.
 """
 
 import mmap
@@ -28,15 +27,15 @@ if TYPE_CHECKING:  # it imports torch
 
 Crop = tuple[int, int]  # seed and number; 0 and 0 for the plain crop
 
-_SMALL = MAX_PIXELS // 64  # pixels of a picture that a process decodes: many may do so at once
+_SMALL = MAX_PIXELS // 64  # maximum pixels of an image in a decoding process, as many may run at once
 
 
 Transform = EvalTransform | TrainTransform
-StoredImage = Union["Portable", "SplitImage"]  # the same methods: another process looks at it, or only this one can
+StoredImage = Union["Portable", "SplitImage"]  # for any process, or for this process only; the same methods
 
 
 class Portable(NamedTuple):
-    """An image that another process can look at: in the file `path`, or `content` itself, bare pixels with a shape."""
+    """An image that can be sent to another process: the file `path`, or `content`; raw pixels also have a shape."""
 
     path: str = ""
     content: bytes = b""
@@ -47,19 +46,19 @@ class Portable(NamedTuple):
         return read_image(self.path) if self.path else self.content
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode a file; make an image of bare pixels."""
+        """Decode a file, or wrap raw pixels."""
         if not self.shape:
             return decoded(content)
         height, width, _ = self.shape
         return nullcontext(Image.frombytes("RGB", (width, height), content))
 
     def portable(self) -> "Portable":
-        """Itself."""
+        """Return itself."""
         return self
 
 
 class Request(NamedTuple):
-    """Hash `image`, which must have the `digest` if one is given, and put `crops` of it into the rows from `row` on."""
+    """Request to hash `image`, check its `digest` if not empty, and write its `crops` to the rows from `row` on."""
 
     image: StoredImage
     digest: bytes = b""
@@ -69,21 +68,21 @@ class Request(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The digest of what was read, empty if nothing could be, and what is wrong with the image."""
+    """The digest of an image, empty if it could not be read, and the error, if any."""
 
     digest: bytes
     broken: str = ""
 
 
 class Rows:
-    """Memory for crops, one after the other: (rows, size, size, 3)."""
+    """Memory for crops: (rows, size, size, 3)."""
 
     def __init__(self, memory: memoryview | int) -> None:
-        """`memory` may be a descriptor, which must have its size by the time of the first crop."""
+        """Use `memory`, or a descriptor of it, which must have its final size before the first crop."""
         self._given = memory
 
     def put(self, row: int, crop: Image.Image) -> None:
-        """Write an RGB picture down; all have the same size."""
+        """Write an RGB image; all have the same size."""
         pixels = crop.tobytes()
         self._memory[row * len(pixels) : (row + 1) * len(pixels)] = pixels
 
@@ -93,13 +92,13 @@ class Rows:
 
 
 def decode(request: Request, rows: Rows) -> Decoded:
-    """Do what is asked for."""
+    """Process a request."""
     image, digest = request.image, b""
     try:
         content = image.read()
         digest = content_digest(content, image.shape)
         if request.digest not in (b"", digest):
-            raise FedotpError("it was changed while it was being encoded")
+            raise FedotpError("the image changed during encoding")
         if request.transform is not None:
             with image.decoded(content) as picture:
                 for row, (seed, crop) in enumerate(request.crops, start=request.row):
@@ -113,25 +112,25 @@ def decode(request: Request, rows: Rows) -> Decoded:
 
 
 def content_digest(content: bytes, shape: tuple[int, ...] = ()) -> bytes:
-    """SHA-256 of the bytes of a file; for bare pixels, of their shape and them."""
+    """Return the SHA-256 of the bytes of a file, or of the shape and bytes of raw pixels."""
     return sha256((str(shape).encode() if shape else b"") + content).digest()
 
 
 def crop_rng(digest: bytes, *, seed: int, crop: int) -> random.Random:
-    """The chance in crop number `crop` of the image with this digest, the same on every platform."""
+    """Return the generator of crop number `crop` of the image with this digest, the same on every platform."""
     return random.Random(int.from_bytes(sha256(f"{seed} {crop} ".encode() + digest).digest(), "big"))
 
 
 def serve(pipe: int, memory: int, parent: int) -> None:
-    """Answer requests from the descriptor `pipe` with what was found (None: too large); crops go to `memory`."""
-    die_with_parent(at_once=True)  # nothing is lost: only the parent writes what is to last
-    if os.getppid() != parent:  # it died before the call
+    """Answer requests from the descriptor `pipe` (None for images that are too large); write crops to `memory`."""
+    die_with_parent(at_once=True)  # nothing is lost: only the parent writes files
+    if os.getppid() != parent:  # the parent exited before the call
         return
-    warnings.simplefilter("ignore")  # odd metadata does no harm, the limits are our own
+    warnings.simplefilter("ignore")  # invalid metadata is harmless, and size limits are checked separately
     connection = Connection(pipe)
     share_room(_SmallRoom())
     rows = Rows(memory)
-    with suppress(EOFError, ConnectionError):  # the parent is done
+    with suppress(EOFError, ConnectionError):  # the parent has finished
         connection.send(None)  # ready
         while True:
             connection.send(_answer(connection.recv(), rows))
@@ -140,7 +139,7 @@ def serve(pipe: int, memory: int, parent: int) -> None:
 def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded | None] | Exception:
     try:
         return [_unless_large(request, rows) for request in requests]
-    except Exception as error:  # out of memory, for example: the parent raises it
+    except Exception as error:  # for example out of memory: raised in the parent
         return error
 
 
@@ -152,14 +151,14 @@ def _unless_large(request: Request, rows: Rows) -> Decoded | None:
 
 
 class _LargeError(Exception):
-    """A picture that is left to the parent, which decodes no more of them at a time than there is memory for."""
+    """An image for the parent to decode, which limits the memory of concurrent decoding."""
 
 
 class _SmallRoom:
-    """Room for small pictures only."""
+    """Memory budget that allows small images only."""
 
     def taken(self, n: int) -> AbstractContextManager[None]:
-        """Room for a picture of `n` pixels."""
+        """Reserve memory for an image of `n` pixels."""
         if n > _SMALL:
             raise _LargeError
         return nullcontext()

@@ -1,9 +1,8 @@
-"""From a data set and a backbone to tokens: images are hashed, and what the store lacks of them is encoded.
+"""Encoding of data sets: images are hashed, and crops that are missing in the store are encoded.
 
-Files are not read again only to be hashed: their digests are remembered per folder in `<root>/hashes/<folder>.npy`,
-each with the size, inode and times of change of the file. A file that was changed in the two seconds before it was
-read is not remembered, because one more change could leave the same times. If two processes write this memory at once,
-one of them wins; what is lost is only hashed again.
+Digests of files are cached per folder in `<root>/hashes/<folder>.npy`, with the size, inode and modification times of
+each file. A file modified less than 2 s before it was read is not cached, because another modification could leave the
+same times. If two processes write the cache at the same time, one of them wins; lost digests are computed again.
 """
 
 import hashlib
@@ -35,7 +34,7 @@ from fedotp.data.store._tower import AHEAD, Encoder, Missing, SplitImage, Tower,
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
-_MANY_BATCHES = 4  # of new images: recording the tower is worth it
+_MANY_BATCHES = 4  # of new images: enough to capture the tower in a CUDA graph
 
 
 def encode(
@@ -55,29 +54,30 @@ def encode(
     on_progress: OnProgress | None = None,
     on_broken: Callable[[Broken], object] | None = None,
 ) -> EncodedDataset:
-    """Return `dataset` as tokens; what the store below `root` lacks is encoded now, and kept.
+    """Return `dataset` as tokens; those missing in the store below `root` are encoded and stored.
 
-    The tower runs where the weights of `clip` are. Test images are seen in their central part.
+    The tower runs on the device of `clip`. Test images have one central crop.
 
     Args:
-        crops: 0 shows training images in their central part, too. k > 0 draws k random crops and flips of
-            each ahead, all from `seed`, the content of the image and the number of the crop; with k = rounds
-            x local epochs, training on crop t in epoch t is what the authors' code does.
-        storage: "int8" takes half the space of "float16".
-        precision: a number format for the tower other than its weights' (autocast).
-        window: how pictures of more than 8 bits are seen (data.window).
-        normalisation: "cifar10" and "cifar100" show images as the authors' code does, in their central part only.
+        crops: 0 for the central crop of training images; k > 0 for k random crops and flips of each, drawn from
+            `seed`, the content of the image and the number of the crop. With k = rounds x local epochs, training on
+            crop t in epoch t corresponds to the authors' code.
+        storage: "int8" needs half the space of "float16".
+        precision: number format of the tower (autocast), by default that of its weights.
+        window: window of images of more than 8 bits (data.window).
+        normalisation: "cifar10" and "cifar100" preprocess as the authors' code does, with the central crop only.
         batch_size: crops in a step of the tower.
-        verify: compare the tokens found in the store with their checksums, and encode damaged ones again.
-        skip_broken: leave images that cannot be decoded out of the data set; they are an error otherwise.
-        on_progress: called with what is being done, how much of it is done, and of how much.
-        on_broken: called with each broken content when it is met.
+        verify: check the checksums of stored tokens, and encode corrupt ones again.
+        skip_broken: remove images that cannot be decoded; if false, they are an error.
+        on_progress: called with the step, the number done and the total.
+        on_broken: called with each broken image.
     """
-    if crops < 0 or seed < 0 or batch_size < 1:
-        raise FedotpError(f"crops {crops}, seed {seed}, batch size {batch_size}: these must be at least 0, 0 and 1")
+    for name, value, least in (("crops", crops, 0), ("seed", seed, 0), ("batch_size", batch_size, 1)):
+        if value < least:
+            raise FedotpError(f"{name} = {value}: must be at least {least}")
     if crops and normalisation != "clip":
-        raise FedotpError(f"crops {crops}: must be 0, as images shown as {normalisation!r} are not cropped at random")
-    read_window(window)  # or refused
+        raise FedotpError(f"crops = {crops}: must be 0 with normalisation = {normalisation!r}")
+    read_window(window)  # raises if invalid
     size = clip.config.image_size
     central, drawn = EvalTransform(size, normalisation, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, normalisation)
@@ -102,7 +102,7 @@ def encoding_of(
     storage: Storage = STORAGE,
     precision: torch.dtype | None = None,
 ) -> Encoding:
-    """What tokens made by this model and transform are, and so under which name they are stored."""
+    """Return the encoding of tokens of this model and transform, which identifies their store."""
     config = clip.config
     tower = {"vision": asdict(config.vision), "activation": config.activation}
     return Encoding(
@@ -118,7 +118,7 @@ def encoding_of(
 
 @dataclass(frozen=True)
 class _Part:
-    """A split, how it is shown and encoded, and the keys (k, n) of its crops; `reasons` why images are broken."""
+    """A split, its transform and encoding, the keys (k, n) of its crops, and the `reasons` of broken images."""
 
     name: SplitName
     split: Split
@@ -128,13 +128,13 @@ class _Part:
     reasons: dict[int, str]
 
     def broken(self, image: int, reason: str) -> Broken:
-        """The image with this number, and what is wrong with it."""
+        """Describe the broken image with this number."""
         return Broken(ImageRef(self.name, image), self.split.where(image), reason)
 
 
 @dataclass
 class _Job:
-    """What is the same for both splits, and what was done for them."""
+    """Encoding of both splits: common settings, and counts."""
 
     root: Path
     tower: Tower
@@ -149,7 +149,7 @@ class _Job:
     n_repaired: int = 0
 
     def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, crops: int) -> _Part:
-        """Hash the images of a split: `crops` random crops of each are wanted, or the plain one."""
+        """Hash the images of a split, and return the keys of `crops` random crops, or of the central one."""
         encoding = encoding_of(self.tower.clip, transform, storage=self.storage, precision=self.tower.precision)
         reasons: dict[int, str] = {}
         count = self._counter(f"hashing {name}", len(split))
@@ -166,13 +166,13 @@ class _Job:
         return part
 
     def _expect(self, n_new: int) -> None:
-        """So many images were never seen before: most of them will have to be encoded."""
+        """Prepare for this number of new images, most of which must be encoded."""
         self.decoders.expect(n_new)
         if n_new >= _MANY_BATCHES * self.batch_size:
             self.tower.get_ready(self.batch_size)
 
     def encode(self, *parts: _Part) -> list[tuple[EncodedSplit, list[Broken]]]:
-        """Encode what is missing of any part, all in one go; of each its sound images, and the broken ones."""
+        """Encode the missing crops of all parts in one pass; return each part's images and its broken ones."""
         opened: dict[Encoding, TokenStore] = {}
         missing: dict[Encoding, Keys] = {}
         stores, encoders = [], []
@@ -194,7 +194,7 @@ class _Job:
         return [_outcome(part, store, reasons) for part, store in zip(parts, stores, strict=True)]
 
     def _lacking(self, part: _Part, store: TokenStore, others: Keys) -> Missing:
-        """The crops that are not in `store`, or damaged there, and not encoded for another part either."""
+        """Return the crops that are missing or corrupt in `store` and not encoded for another part."""
         if self.verify:
             self.n_repaired += self._repair(store, store.find(part.keys), f"checking {part.name}")
         wanted = (store.find(part.keys) < 0) & ~np.isin(part.keys, others)
@@ -210,7 +210,7 @@ class _Job:
         return Encoder(missing, part.split, store, part.transform, on_crops=count, on_broken=note_broken)
 
     def _repair(self, store: TokenStore, numbers: Ints, what: str) -> int:
-        """Strike damaged records out; return how many."""
+        """Delete corrupt records and return their number."""
         numbers = np.unique(numbers[numbers >= 0])
         count = self._counter(what, len(numbers))
         n_damaged = 0
@@ -221,7 +221,7 @@ class _Job:
         return n_damaged
 
     def _counter(self, what: str, total: int) -> Callable[[int], None]:
-        """A function that adds to what is done and reports it."""
+        """Return a function that counts and reports progress."""
         done = 0
 
         def count(n: int) -> None:
@@ -233,14 +233,15 @@ class _Job:
 
 
 def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> tuple[EncodedSplit, list[Broken]]:
-    """What is in `store` now; `reasons` by key, so that the reason found for the first of equal content is known."""
+    """Return the part's records in `store`; `reasons` are by key, as equal images are decoded only once."""
     records = store.find(part.keys)
     broken = []
     for image in np.flatnonzero((records < 0).any(axis=0)).tolist():
         reason = part.reasons.get(image) or reasons.get(bytes(part.keys[0, image]))
         if reason is None:
             raise FedotpError(
-                f"the tokens of {part.split.where(image)} vanished while others were encoded; was the store pruned?"
+                f"the tokens of {part.split.where(image)} were deleted during encoding, for example by pruning the "
+                "store; run the command again"
             )
         broken.append(part.broken(image, reason))
     return EncodedSplit(store, records[:, (records >= 0).all(axis=0)]), broken
@@ -252,10 +253,10 @@ def _ignore(*_: object) -> None:
 
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
-_MOST_BYTES = 1 << 30  # of a memory: ten million files
+_MOST_BYTES = 1 << 30  # of a cache of digests: ten million files
 _UNSETTLED_NS = 2_000_000_000  # the coarsest clock among file systems
-_BLOCK = 2048  # images handed over at a time, so that memory does not grow with the data set
-_AT_A_TIME = 32  # of them to one process
+_BLOCK = 2048  # images submitted at once, to limit memory
+_AT_A_TIME = 32  # of these for one process
 
 
 def hash_images(
@@ -267,10 +268,10 @@ def hash_images(
     on_images: Callable[[int], object],
     on_broken: Callable[[int, str], object],
 ) -> Digests:
-    """Hash every image of `split` (n,), or recall its hash from an earlier call with the same `root`.
+    """Hash every image of `split` (n,), using the cache of earlier calls with the same `root`.
 
-    `on_new` is called with the number of images to hash, `on_images` with that of images done, `on_broken` for images
-    that cannot be read; their digest is empty.
+    `on_new` is called with the number of images to hash, `on_images` with numbers of images done, `on_broken` for
+    images that cannot be read, whose digest is empty.
     """
     started = time.time_ns()
     digests = np.zeros(len(split), DIGEST)
@@ -304,7 +305,7 @@ def _memo_file(files: ImageFiles, root: Path) -> Path:
 
 
 def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
-    """What the file system says of each file (n,), before any of them is read."""
+    """Return the file system's facts about each file (n,), before any is read."""
     memo = np.zeros(len(split), _MEMO)
     root = os.fspath(files.root)
     for i, row in enumerate(split.rows.tolist()):
@@ -317,7 +318,7 @@ def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
 
 
 def _recall(memo: NDArray[np.void], earlier: NDArray[np.void]) -> None:
-    """Fill in the digests of the files that `earlier`, sorted by path, knows unchanged."""
+    """Fill in the digests of files that are unchanged since `earlier`, which is sorted by path."""
     if len(earlier):
         nearest = earlier[np.searchsorted(earlier["path"], memo["path"]).clip(max=len(earlier) - 1)]
         same = (nearest["path"] == memo["path"]) & (nearest["facts"] == memo["facts"])
@@ -328,7 +329,7 @@ def _load(file: Path) -> NDArray[np.void]:
     try:
         stored = io.BytesIO(read_regular(file, _MOST_BYTES))
         earlier: NDArray[np.void] = np.lib.format.read_array(stored, allow_pickle=False)
-    except Exception:  # whatever NumPy makes of damage: the images are hashed again
+    except Exception:  # any error of NumPy for a corrupt file: the images are hashed again
         return np.zeros(0, _MEMO)
     return earlier if earlier.dtype == _MEMO and earlier.ndim == 1 else np.zeros(0, _MEMO)
 
@@ -337,7 +338,7 @@ def _save(file: Path, earlier: NDArray[np.void], now: NDArray[np.void]) -> None:
     kept = earlier[~np.isin(earlier["path"], now["path"])]
     memo = np.concatenate([kept, now])
     unfinished = file.with_suffix(f".{os.getpid()}.tmp")
-    with suppress(OSError):  # remembering is a convenience; a full disk shows where tokens are written
+    with suppress(OSError):  # the cache is optional; a full disk is reported when tokens are written
         file.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("wb") as out:
             np.save(out, memo[np.argsort(memo["path"], kind="stable")], allow_pickle=False)

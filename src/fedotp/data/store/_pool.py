@@ -1,8 +1,8 @@
-"""Images decoded side by side: by threads or, where there are many images and cores, by processes.
+"""Parallel decoding of images by threads or, with many images and cores, by processes.
 
-Threads share the interpreter's lock, which lets a few hundred images a second through however many cores there are.
-A process is up in a tenth of a second, because it imports neither torch nor NumPy. Crops come back in shared memory
-without a name, which is freed with the last process that uses it. What is done with one image is in `_crops`.
+Threads share the interpreter lock, which limits them to a few hundred images per second. A process starts in 0.1 s,
+because it imports neither torch nor NumPy. Crops are returned in anonymous shared memory, which the system frees with
+the last process. `_crops` processes single images.
 """
 
 import math
@@ -28,17 +28,17 @@ import fedotp
 from fedotp._system import n_cores
 from fedotp.data.store._crops import Decoded, Request, Rows, decode
 
-_MOST_THREADS = 8  # more get in each other's and the tower's way
+_MOST_THREADS = 8  # more slow down each other and the tower
 _MOST_PROCESSES = 32
 _FEW_CORES = 4  # with fewer, processes gain little over threads
-_FEW_IMAGES = 512  # threads have looked at them before processes are up
+_FEW_IMAGES = 512  # threads decode fewer before processes have started
 
 
 class DecoderPool:
-    """Looks at images; their crops of size x size go to `pixels` (rows, size, size, 3)."""
+    """Pool of decoders that write crops to `pixels` (rows, size, size, 3)."""
 
     def __init__(self, n_rows: int, size: int) -> None:
-        """There are at most as many threads or processes as cores."""
+        """Create at most as many threads or processes as cores."""
         self._cores = n_cores()
         shape = (n_rows, size, size, 3)
         n_bytes = math.prod(shape)
@@ -50,11 +50,11 @@ class DecoderPool:
         self._processes: ProcessPool | None = None
 
     def __enter__(self) -> Self:
-        """Threads start with the first image; see `expect` for processes."""
+        """Return the pool; threads start with the first image, processes in `expect`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all threads and processes; images that are still waiting are dropped."""
+        """End all threads and processes and drop queued images."""
         try:
             self._threads.shutdown(cancel_futures=True)
         finally:
@@ -64,16 +64,16 @@ class DecoderPool:
                 os.close(self._file)
 
     def expect(self, n_images: int) -> None:
-        """Make ready for so many images: processes are started if they are worth it."""
+        """Start processes if they are faster for this number of images."""
         n = min(self._cores, _MOST_PROCESSES)
         worth_it = n >= 2 and n_images >= _FEW_IMAGES and self._cores >= _FEW_CORES
         if worth_it and self._processes is None and self._file >= 0 and sys.executable:
             self._processes = ProcessPool(self._file, n)
 
     def submit(self, requests: Sequence[Request], most_at_a_time: int = 8) -> Iterator[Decoded]:
-        """Look at images in the background; wait for what is found, in the same order, by iterating.
+        """Decode images in the background; iterate over the results, in the same order, to wait for them.
 
-        A process is handed `most_at_a_time` images together, or fewer, so that all have something to do.
+        A process gets at most `most_at_a_time` images together, fewer if there are not enough for all processes.
         """
         if self._processes is not None:
             pictures = [request.image.portable() for request in requests]
@@ -85,7 +85,7 @@ class DecoderPool:
 
 
 def _nameless_file(n_bytes: int) -> int:
-    """A descriptor of memory that can be handed on; -1, which means memory of this process alone, if there is none."""
+    """Return a descriptor of memory to share with other processes; -1 if the system does not support it."""
     if os.name != "posix":
         return -1
     if hasattr(os, "memfd_create"):
@@ -95,7 +95,7 @@ def _nameless_file(n_bytes: int) -> int:
             descriptor = os.dup(file.fileno())
     try:
         os.ftruncate(descriptor, n_bytes)
-    except OSError:  # larger than files may be
+    except OSError:  # larger than the limit of file sizes
         os.close(descriptor)
         return -1
     return descriptor
@@ -105,13 +105,13 @@ _START = (
     "import sys; facts, sys.path[:] = sys.argv[1:4], sys.argv[4:]; "
     "from fedotp.data.store._crops import serve; serve(*map(int, facts))"
 )
-# A decoded picture goes back to the system when it is freed, and the next one is made of new pages, which takes a fifth
-# of the time and more where many processes ask for pages at once. These have glibc keep 64 MiB, and pictures in them.
+# By default glibc returns a freed image to the system and allocates new pages for the next one, which takes 20 % of the
+# time, or more in many processes at once. These settings make it keep 64 MiB for images.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 
 
 class GoneError(Exception):
-    """The process ended by itself; `at_work` if it was up by then."""
+    """The process ended by itself; `at_work` if it had started before."""
 
     def __init__(self, words: str, *, at_work: bool) -> None:
         super().__init__(words)
@@ -119,7 +119,7 @@ class GoneError(Exception):
 
 
 class DecodingProcess:
-    """A process that looks at images and writes their crops to the memory behind a descriptor."""
+    """A process that decodes images and writes their crops to the memory of a descriptor."""
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
@@ -129,10 +129,10 @@ class DecodingProcess:
         self._cannot_start = False
 
     def start(self) -> None:
-        """Start the process; if that is impossible, the first `ask` raises.
+        """Start the process; if it fails, the first `ask` raises.
 
         It is not forked, because this process may have threads and a GPU, and not started by `multiprocessing`, which
-        would have it import the program that runs here.
+        would import the running program.
         """
         self._is_up, self._process = False, None
         self._connection, theirs = Pipe()
@@ -146,16 +146,16 @@ class DecodingProcess:
                 stderr=subprocess.DEVNULL,
                 env=_MALLOC | os.environ,
                 pass_fds=numbers[:2],
-                start_new_session=True,  # Ctrl-C is for this process, which stops the others
+                start_new_session=True,  # only this process receives Ctrl-C, and stops the others
             )
 
     def ask(self, requests: Sequence[Request]) -> list[Decoded | None]:
-        """Have images looked at; None: it is too large for that. If the process is gone, by that or else, `GoneError`.
+        """Decode images; the result is None for one that is too large.
 
-        The next call starts it anew.
+        Raise `GoneError` if the process has ended; the next call starts it again.
         """
         if self._cannot_start:
-            raise GoneError("it cannot be started", at_work=False)
+            raise GoneError("it cannot start", at_work=False)
         if self._connection is None:
             self.start()
         assert self._connection is not None
@@ -175,12 +175,12 @@ class DecodingProcess:
         return answer
 
     def kill(self) -> None:
-        """Let the process end; `stop` waits for that."""
+        """Kill the process without waiting for its end."""
         if self._process is not None:
             self._process.kill()
 
     def stop(self) -> None:
-        """End the process now."""
+        """Kill the process and wait for its end."""
         self.kill()
         if self._connection is not None:
             self._connection.close()
@@ -192,13 +192,13 @@ class DecodingProcess:
 
 def _last_words(process: subprocess.Popen[bytes] | None) -> str:
     if process is None:
-        return "it was never started"
+        return "it has not started"
     code = process.wait()
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
 class ProcessPool:
-    """`n` decoding processes. Crops go to `memory`, a descriptor that all of them share, row by row."""
+    """Pool of `n` decoding processes that write crops to `memory`, a shared descriptor."""
 
     def __init__(self, memory: int, n: int) -> None:
         self._rows = Rows(memory)
@@ -211,13 +211,13 @@ class ProcessPool:
         self._is_closed = False
 
     def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Iterator[Decoded]:
-        """As `DecoderPool.submit`."""
+        """Decode images as `DecoderPool.submit` does."""
         step = max(1, min(-(-len(requests) // len(self._processes)), most_at_a_time))
         parts = [self._threads.submit(self._look, requests[i : i + step]) for i in range(0, len(requests), step)]
         return (looked for part in parts for looked in part.result())
 
     def close(self) -> None:
-        """End all threads and processes; images that are still waiting are dropped."""
+        """End all threads and processes and drop queued images."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for process in self._processes:
@@ -230,7 +230,7 @@ class ProcessPool:
         process = self._idle.get()
         try:
             found = process.ask(requests)
-        except GoneError:  # one after the other, to see which of them it was
+        except GoneError:  # one after the other, to find the image that caused it
             found = [self._ask_again(process, request) for request in requests]
         finally:
             self._idle.put(process)
@@ -242,4 +242,4 @@ class ProcessPool:
         try:
             return process.ask([request])[0]
         except GoneError as gone:
-            return Decoded(request.digest, f"decoding it ended its process ({gone})") if gone.at_work else None
+            return Decoded(request.digest, f"its decoding process ended ({gone})") if gone.at_work else None

@@ -1,12 +1,12 @@
-"""Shards of the token store, byte by byte: files of records, and indices that say which of them count.
+"""File format of the token store's shards: files of records, and indices of valid ones.
 
-    <root>/<fingerprint>/encoding.json   what the records are: backbone, transform, storage, shapes
+    <root>/<fingerprint>/encoding.json    the encoding of the records: backbone, transform, storage, shapes
     <root>/<fingerprint>/<shard>.records  64 bytes of header, then records of a fixed size
     <root>/<fingerprint>/<shard>.index    64 bytes of header, then one entry per record, in the same order
 
-A header is 32 bytes of magic and the folder's fingerprint. An entry is the key of the record (what was
-encoded), the checksum of the record, and the checksum of the entry itself. The fingerprint is the SHA-256 of
-`encoding.json`'s facts, so records of other weights, transforms or shapes never meet in one folder.
+A header consists of 32 bytes of magic and the folder's fingerprint. An entry consists of the key of the record (its
+image and crop), the checksum of the record, and the checksum of the entry itself. The fingerprint is the SHA-256 of the
+facts in `encoding.json`, so that records of different weights, transforms or shapes are in different folders.
 """
 
 import hashlib
@@ -48,11 +48,11 @@ _KEY_PARTS = np.dtype([("digest", DIGEST), ("seed", "<u8"), ("crop", "<u8")])
 
 @dataclass(frozen=True)
 class Encoding:
-    """How pictures became records.
+    """Encoding of images as records.
 
-    `backbone` is the digest of the weights and `tower` the rest of what fixes the image tower, as JSON;
-    `transform` is the spec of the transform; `precision` the number format the tower ran in; `n_patches` (V)
-    and `width` (e) are the shape of an image's tokens.
+    `backbone` is the digest of the weights, `tower` the configuration of the image tower as JSON, `transform` the spec
+    of the transform, `precision` the number format of the tower; `n_patches` (V) and `width` (e) are the shape of an
+    image's tokens.
     """
 
     backbone: str
@@ -65,7 +65,7 @@ class Encoding:
 
     def __post_init__(self) -> None:
         if self.storage not in get_args(Storage):
-            raise FedotpError(f"unknown storage {self.storage!r}; choose one of {', '.join(get_args(Storage))}")
+            raise FedotpError(f"storage = {self.storage!r}: must be {' or '.join(get_args(Storage))}")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -74,23 +74,23 @@ class Encoding:
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        """One record: pooled (e,) and tokens (V, e), for int8 with the size (V,) of a step of each token."""
+        """Type of a record: pooled (e,) and tokens (V, e), for int8 with the scale (V,) of each token."""
         pooled = ("pooled", "<f2", (self.width,))
         if self.storage == "float16":
             return np.dtype([pooled, ("tokens", "<f2", (self.n_patches, self.width))])
         return np.dtype([pooled, ("step", "<f4", (self.n_patches,)), ("tokens", "i1", (self.n_patches, self.width))])
 
     def header(self, magic: bytes) -> bytes:
-        """The first `HEADER_SIZE` bytes of a file of this encoding."""
+        """Return the first `HEADER_SIZE` bytes of a file of this encoding."""
         return magic + bytes.fromhex(self.fingerprint)
 
     def to_json(self) -> str:
-        """Canonical JSON that `from_json` reads back."""
+        """Return canonical JSON for `from_json`."""
         return json.dumps({"format": 1, **asdict(self)}, sort_keys=True, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> "Encoding":
-        """Inverse of `to_json`."""
+        """Parse the JSON of `to_json`."""
         try:
             fields: dict[str, Any] = json.loads(text)
             if fields.pop("format") != 1:
@@ -99,28 +99,28 @@ class Encoding:
             texts = (encoding.backbone, encoding.tower, encoding.transform, encoding.precision)
             sizes = (encoding.n_patches, encoding.width)
             if not all(isinstance(value, str) for value in texts) or not all(type(size) is int for size in sizes):
-                raise ValueError("a value is of the wrong type")
+                raise ValueError("a value has the wrong type")
             if min(sizes) < 1 or encoding.n_patches * encoding.width > _MOST_VALUES:
-                raise ValueError(f"{encoding.n_patches} patches of width {encoding.width}")
+                raise ValueError(f"unsupported shape: {encoding.n_patches} patches of width {encoding.width}")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise FedotpError(f"not the description of a token store: {error}") from error
+            raise FedotpError(f"not a description of a token store: {error}") from error
         return encoding
 
 
 def make_keys(digests: Digests, *, seed: int, crop: int) -> Keys:
-    """The keys of crop `crop` under `seed` of the images with these digests (n,); 0 and 0 for the plain crop."""
+    """Return the keys of crop `crop` under `seed` of images with these digests (n,); both 0 for the central crop."""
     parts = np.zeros(len(digests), _KEY_PARTS)
     parts["digest"], parts["seed"], parts["crop"] = digests, seed, crop
     return parts.view(KEY)
 
 
 def split_keys(keys: Keys) -> NDArray[np.void]:
-    """The fields `digest`, `seed` and `crop` of keys (n,)."""
+    """Return the fields `digest`, `seed` and `crop` of keys (n,)."""
     return np.ascontiguousarray(keys).view(_KEY_PARTS)
 
 
 def make_entries(keys: Keys, records: Records) -> NDArray[np.void]:
-    """The index entries of `records` (n,)."""
+    """Return the index entries of `records` (n,)."""
     entries = np.zeros(len(keys), ENTRY)
     entries["key"] = keys
     entries["record_crc"] = checksums(records)
@@ -129,12 +129,12 @@ def make_entries(keys: Keys, records: Records) -> NDArray[np.void]:
 
 
 def intact(entries: NDArray[np.void]) -> Ints:
-    """The positions of the entries (n,) that are as they were written."""
+    """Return the positions of the entries (n,) with correct checksums."""
     return np.flatnonzero(entries["entry_crc"] == _entry_checksums(entries))
 
 
 def checksums(values: NDArray[np.void]) -> NDArray[np.uint32]:
-    """CRC-32 of each of n items."""
+    """Return the CRC-32 of each of n items."""
     raw, size = values.view(np.uint8).data, values.itemsize
     return np.fromiter((zlib.crc32(raw[i * size :][:size]) for i in range(len(values))), np.uint32)
 
@@ -149,14 +149,14 @@ INDEX_SUFFIX, RECORDS_SUFFIX = ".index", ".records"
 
 
 class ShardWriter:
-    """Appends to a shard of its own, so that writers never meet.
+    """Writer that appends to its own shard, so that writers do not conflict.
 
-    Records are written before their entries. What was cut off in between has no entry and does not count;
-    what reached the disk out of order, as in a power failure, has an entry whose checksum does not fit.
+    Records are written before their entries. An interrupted write has no entry and is ignored; data that reached the
+    disk out of order, as in a power failure, have an entry with a wrong checksum.
     """
 
     def __init__(self, folder: Path, encoding: Encoding) -> None:
-        """Make an empty shard under a new random name."""
+        """Create an empty shard with a new random name."""
         stem = folder / secrets.token_hex(8)
         self._encoding = encoding
         self._count = 0
@@ -167,7 +167,7 @@ class ShardWriter:
         _write(self._index, 0, encoding.header(INDEX_MAGIC))
 
     def append(self, keys: Keys, records: Records) -> None:
-        """Write records (n,) under their keys (n,); any thread may do so."""
+        """Write records (n,) with their keys (n,); thread-safe."""
         entries = make_entries(keys, records)
         with self._turn:
             _write(self._records, HEADER_SIZE + self._count * records.itemsize, records.view(np.uint8).data)
@@ -188,10 +188,10 @@ def _write(file: FileIO, offset: int, data: bytes | memoryview) -> None:
 
 
 class Shard:
-    """A shard to be read, possibly while another process appends to it."""
+    """Reader of a shard, to which another process may be appending."""
 
     def __init__(self, index: Path, encoding: Encoding) -> None:
-        """Open the shard with this index file; `usable` if both files begin as they should."""
+        """Open the shard with this index file; it is `usable` if both files have correct headers."""
         self._index = index
         self._records = index.with_suffix(RECORDS_SUFFIX)
         self._encoding = encoding
@@ -202,7 +202,7 @@ class Shard:
         )
 
     def new_entries(self) -> NDArray[np.void]:
-        """The entries (n,) that came since the last call; only those whose record is in the file."""
+        """Return the entries (n,) added since the last call whose records are in the file."""
         n_records = (self._records.stat().st_size - HEADER_SIZE) // self._encoding.record.itemsize
         n_entries = (self._index.stat().st_size - HEADER_SIZE) // ENTRY.itemsize
         count = max(min(n_records, n_entries) - self.n_seen, 0)
@@ -211,9 +211,9 @@ class Shard:
         return entries
 
     def damaged(self, rows: Ints, record_crcs: NDArray[np.uint32]) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """Check records against their checksums: pieces of a mask over `rows` (n,).
+        """Verify checksums of records; yield pieces of a mask of corrupt ones over `rows` (n,).
 
-        They are read and not mapped, so that checking a large store does not fill the process's memory.
+        Records are read and not mapped, so that checking a large store does not fill the process's memory.
         """
 
         def look(part: slice) -> NDArray[np.bool_]:
@@ -222,11 +222,11 @@ class Shard:
         return in_pieces(look, len(rows), self._encoding.record.itemsize)
 
     def _read(self, rows: Ints) -> Records:
-        """The records (n,) in these rows; what is not there is zero."""
+        """Read the records (n,) in these rows; missing bytes are zero."""
         records = np.zeros(len(rows), self._encoding.record)
         ends = np.flatnonzero(np.diff(rows, append=-1) != 1) + 1
         with FileIO(self._records) as file:
-            for start, end in pairwise([0, *ends.tolist()]):  # rows that lie one after the other
+            for start, end in pairwise([0, *ends.tolist()]):  # consecutive rows
                 rest = records[start:end].view(np.uint8).data
                 file.seek(HEADER_SIZE + int(rows[start]) * records.itemsize)
                 while rest and (n := file.readinto(rest)):
@@ -234,20 +234,20 @@ class Shard:
         return records
 
     def drop(self, rows: Ints) -> None:
-        """Strike the entries of these records out; the bytes stay, unused."""
+        """Delete the entries of these records; their bytes remain unused."""
         with self._index.open("r+b", buffering=0) as file:
             for row in rows:
                 _write(file, HEADER_SIZE + int(row) * ENTRY.itemsize, bytes(ENTRY.itemsize))
 
     def mapped(self) -> Records:
-        """The records (n,) seen so far, mapped into memory."""
+        """Return the records (n,) known so far, mapped into memory."""
         if self._map is None or len(self._map) < self.n_seen:
             self._map = np.memmap(self._records, self._encoding.record, "r", offset=HEADER_SIZE, shape=(self.n_seen,))
         return self._map
 
 
 def _begins(path: Path, header: bytes) -> bool:
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # opening a pipe would block
         return False
     try:
         with path.open("rb") as file:
@@ -258,13 +258,13 @@ def _begins(path: Path, header: bytes) -> bool:
 
 T = TypeVar("T")
 
-_MOST_THREADS = 8  # memory has no room for more
+_MOST_THREADS = 8  # limited by the memory bandwidth
 _PIECE = 4 << 20  # bytes for a thread at a time
-_FEW = 8  # pieces: starting threads takes as long
+_FEW = 8  # fewer pieces are not worth starting threads
 
 
 def in_pieces(work: Callable[[slice], T], n: int, item_bytes: int) -> Iterator[tuple[slice, T]]:
-    """Do `work` on all parts of n items of so many bytes; each part with what came of it, in order."""
+    """Apply `work` to all parts of n items of `item_bytes` each; yield parts and results in order."""
     step = max(_PIECE // item_bytes, 1)
     parts = [slice(start, min(start + step, n)) for start in range(0, n, step)]
     if len(parts) < _FEW:

@@ -1,7 +1,7 @@
-"""The token store: what the image tower said of every crop of every image, kept on disk for ever after.
+"""The token store: a cache on disk of image tower outputs for every crop of every image.
 
-Any number of processes may read and write one store at once: each writes a shard of its own and reads the
-shards of all. See `_shard` for the layout. What stores hold is listed, and removed to make room.
+Any number of processes can read and write a store at the same time: each writes its own shard and reads all shards. See
+`_shard` for the layout. This module also lists and removes stores.
 """
 
 import json
@@ -46,24 +46,24 @@ _LOCATED = np.dtype([("key", KEY), ("crc", "<u4"), ("shard", "<i4"), ("row", "<i
 
 
 def default_store() -> Path:
-    """Return where tokens are kept: `$FEDOTP_CACHE/tokens`, else `fedotp/tokens` in the user's cache."""
+    """Return the default folder of tokens: `$FEDOTP_CACHE/tokens`, else `fedotp/tokens` in the user's cache."""
     return cache_folder() / "tokens"
 
 
 class TokenStore:
-    """The records of one encoding. A record is known by its number, which holds for this object only."""
+    """The records of one encoding. The numbers of records are valid for this object only."""
 
     def __init__(self, root: Path, encoding: Encoding) -> None:
-        """Open the folder of `encoding` below `root`, making it if it is not there."""
+        """Open the folder of `encoding` below `root`, or create it."""
         self.encoding = encoding
         self.folder = root / encoding.fingerprint
         self._shards: dict[str, Shard] = {}
         self._writer: ShardWriter | None = None
-        self._first = threading.Lock()  # to write anything
+        self._first = threading.Lock()  # for the creation of the writer
         self._parts: list[NDArray[np.void]] = []
         self._table = np.zeros(0, _LOCATED)  # record number -> key, checksum, shard, row
         self._order = np.zeros(0, np.int64)  # record numbers in order of their keys
-        with self._explained("cannot be opened"):
+        with self._explained("open"):
             self.folder.mkdir(parents=True, exist_ok=True)
             self._describe()
             self.refresh()
@@ -72,7 +72,7 @@ class TokenStore:
         return f"<TokenStore in {self.folder}>"
 
     def refresh(self) -> Keys:
-        """Take in what was written since the last look, by anyone; return the new keys (n,)."""
+        """Read records written since the last call by any process; return the new keys (n,)."""
         for name in sorted(os.listdir(self.folder)):
             if name.endswith(INDEX_SUFFIX) and name not in self._shards:
                 shard = Shard(self.folder / name, self.encoding)
@@ -91,7 +91,7 @@ class TokenStore:
         return np.ascontiguousarray(new["key"])
 
     def find(self, keys: Keys) -> Ints:
-        """The numbers of the records with these keys (...), -1 where there is none."""
+        """Return the numbers of the records with these keys (...), -1 for missing ones."""
         self._sort_in()
         if not len(self._table):
             return np.full(keys.shape, -1, np.int64)
@@ -100,32 +100,32 @@ class TokenStore:
         return np.where(self._table["key"][nearest] == keys, nearest, -1)
 
     def keys(self, numbers: Ints) -> Keys:
-        """The keys of the records with these numbers (...)."""
+        """Return the keys of the records with these numbers (...)."""
         return np.ascontiguousarray(self._table["key"][numbers])
 
     def append(self, keys: Keys, records: Records) -> None:
-        """Write records (n,) under their keys (n,); they are found after the next `refresh`. Any thread may."""
-        with self._explained("cannot be written"):
+        """Write records (n,) with their keys (n,), visible after the next `refresh`; thread-safe."""
+        with self._explained("write to"):
             with self._first:
                 if self._writer is None:
                     self._writer = ShardWriter(self.folder, self.encoding)
             self._writer.append(keys, records)
 
     def gather(self, numbers: Ints) -> Records:
-        """The records (...) with these numbers (...)."""
+        """Return the records (...) with these numbers (...)."""
         records = np.empty(numbers.size, self.encoding.record)
         shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
         for number in np.unique(shards):
             mapped = list(self._shards.values())[number].mapped()
             at = np.flatnonzero(shards == number)
-            if len(at) == len(records):  # as good as always
+            if len(at) == len(records):  # the usual case
                 deque(in_pieces(partial(_take, mapped, rows, records), len(records), records.itemsize), maxlen=0)
             else:
                 records[at] = mapped[rows[at]]
         return records.reshape(numbers.shape)
 
     def gather_field(self, numbers: Ints, name: str) -> NDArray[Any]:
-        """One field (..., *shape of the field) of the records with these numbers (...); nothing else is read."""
+        """Return one field (..., *shape of the field) of the records with these numbers (...); read no other field."""
         field = self.encoding.record[name]
         values = np.empty((numbers.size, *field.shape), field.base)
         shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
@@ -135,7 +135,7 @@ class TokenStore:
         return values.reshape(*numbers.shape, *field.shape)
 
     def check(self, numbers: Ints) -> Iterator[tuple[int, Ints]]:
-        """Compare records (n,) with their checksums: how many were looked at, and the damaged among them."""
+        """Verify checksums of records (n,); yield numbers of checked records, and the corrupt ones."""
         for number, shard in enumerate(self._shards.values()):
             mine = np.sort(numbers[self._table["shard"][numbers] == number])
             yield from (
@@ -144,10 +144,10 @@ class TokenStore:
             )
 
     def drop(self, numbers: Ints) -> None:
-        """Strike records out, here and on disk, so that they are never found again."""
+        """Delete records here and on disk."""
         if not len(numbers):
             return
-        with self._explained("a damaged record cannot be struck out"):
+        with self._explained("delete a corrupt record of"):
             for number, shard in enumerate(self._shards.values()):
                 mine = numbers[self._table["shard"][numbers] == number]
                 if len(mine):
@@ -156,7 +156,7 @@ class TokenStore:
         self._order = np.argsort(self._table["key"], kind="stable")
 
     def close(self) -> None:
-        """Stop writing; reading goes on."""
+        """Close the writer; reading remains possible."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -168,13 +168,13 @@ class TokenStore:
         self._parts = []
 
     def _describe(self) -> None:
-        """Say what is in the folder; the time of the description is the time of the last use."""
+        """Write the description of the folder; its modification time is the time of last use."""
         description, text = self.folder / DESCRIPTION, self.encoding.to_json()
         if not description.is_file() or description.read_bytes() != text.encode():
             unfinished = self.folder / f"{DESCRIPTION}.{os.getpid()}"
             unfinished.write_bytes(text.encode())
             os.replace(unfinished, description)
-        with suppress(OSError):  # a store that belongs to someone else can still be read
+        with suppress(OSError):  # another user's store can still be read
             os.utime(description)
 
     @contextmanager
@@ -183,13 +183,13 @@ class TokenStore:
             yield
         except OSError as error:
             raise FedotpError(
-                f"the token store {self.folder} {what}: {error.strerror}; "
-                "make room or rights there, or choose another folder"
+                f"cannot {what} the token store {self.folder}: {error.strerror}; "
+                "free disk space, change permissions or choose another folder"
             ) from error
 
 
 def _take(mapped: Records, rows: Ints, records: Records, part: slice) -> None:
-    np.take(mapped, rows[part], out=records[part], mode="clip")  # not "raise", which copies once more
+    np.take(mapped, rows[part], out=records[part], mode="clip")  # not "raise", which makes another copy
 
 
 _OURS = re.compile(rf"[0-9a-f]{{16}}({re.escape(INDEX_SUFFIX)}|{re.escape(RECORDS_SUFFIX)})")
@@ -199,7 +199,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One folder of tokens: `n_records` crops of `n_images` different images, `n_crops` at most of each."""
+    """A folder of tokens: `n_records` crops of `n_images` different images, at most `n_crops` of each."""
 
     folder: Path
     encoding: Encoding
@@ -211,7 +211,7 @@ class StoreInfo:
 
     @property
     def tower(self) -> str:
-        """The image tower in a few words, for example `ViT 224 px, 196 patches`."""
+        """Short description of the image tower, for example `ViT 224 px, 196 patches`."""
         try:
             vision = json.loads(self.encoding.tower)["vision"]
             kind = f"{'ViT' if 'patch_size' in vision else 'ResNet'} {vision['image_size']} px"
@@ -221,7 +221,7 @@ class StoreInfo:
 
 
 def list_stores(root: Path) -> list[StoreInfo]:
-    """The stores below `root`, the least recently used first; what is not a store is passed over."""
+    """Return the stores below `root`, least recently used first; other folders are ignored."""
     folders = sorted(root.iterdir()) if root.is_dir() else []
     infos = [info for folder in folders if (info := _look_into(folder)) is not None]
     return sorted(infos, key=lambda info: info.last_use)
@@ -230,10 +230,9 @@ def list_stores(root: Path) -> list[StoreInfo]:
 def select_stores(
     infos: Sequence[StoreInfo], *, backbone: str = "", older_than_days: float = 0.0, max_bytes: int | None = None
 ) -> list[StoreInfo]:
-    """Choose stores to remove: of the backbones whose digest begins so *and* unused for so long.
+    """Select stores whose backbone's digest starts with `backbone` *and* that were unused for `older_than_days`.
 
-    With `max_bytes`, of these only as many as it takes, the least recently used first, until all stores
-    together fit.
+    With `max_bytes`, select of these only as many, least recently used first, as needed to reduce all stores to it.
     """
     latest = time.time() - older_than_days * _DAY_S
     chosen = []
@@ -247,7 +246,7 @@ def select_stores(
 
 
 def remove_stores(infos: Iterable[StoreInfo]) -> int:
-    """Delete the files of these stores and return the bytes freed; files that are not ours stay."""
+    """Delete the files of these stores and return the bytes freed; other files remain."""
     freed = 0
     for info in infos:
         try:
@@ -256,8 +255,8 @@ def remove_stores(infos: Iterable[StoreInfo]) -> int:
                 path.unlink()
             (info.folder / DESCRIPTION).unlink()
         except OSError as error:
-            raise FedotpError(f"{info.folder}: cannot be removed: {error.strerror}") from error
-        with suppress(OSError):  # other files are in it
+            raise FedotpError(f"cannot remove {info.folder}: {error.strerror}") from error
+        with suppress(OSError):  # it contains other files
             info.folder.rmdir()
     return freed
 
@@ -286,7 +285,7 @@ def _look_into(folder: Path) -> StoreInfo | None:
 
 
 def _our_files(folder: Path, encoding: Encoding) -> list[Path]:
-    """The shards' files: named as we name them, and empty or beginning as ours do."""
+    """Return the files of shards: those with their names that are empty or have their headers."""
     headers = (b"", encoding.header(INDEX_MAGIC), encoding.header(RECORDS_MAGIC))
     named = [path for path in sorted(folder.iterdir()) if _OURS.fullmatch(path.name) and path.is_file()]
     return [path for path in named if _start(path) in headers]

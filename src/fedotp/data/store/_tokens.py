@@ -1,7 +1,7 @@
-"""A data set as tokens: how features are stored and read back, and what is read of a store.
+"""Data sets as tokens: storage formats of features, and reading from a store.
 
-float16 keeps 11 bits of every number. int8 writes a token as whole multiples, from -127 to 127, of a step of
-its own, so that a component is off by at most half a step: 1/254 of the token's largest component.
+float16 keeps 11 bits of every number. int8 stores a token as multiples, from -127 to 127, of its own step, with an
+error of at most half a step: 1/254 of the token's largest component.
 """
 
 import hashlib
@@ -27,15 +27,14 @@ _DTYPES = {"<f2": torch.float16, "<f4": torch.float32, "|i1": torch.int8}
 
 
 def compress(features: ImageFeatures, storage: Storage, *, check: bool = True) -> dict[str, Tensor]:
-    """The fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V).
+    """Return the fields of the records of n images: pooled (n, e), tokens (n, V, e), for int8 also step (n, V).
 
-    Numbers that cannot be stored are refused, unless `check` is off, as in a graph that leaves Python.
+    With `check`, raise an error for numbers that cannot be stored; it must be off in an exported graph.
     """
     fields = {"pooled": features.pooled.half(), "tokens": features.tokens.half()}
     if check and not all(values.isfinite().all() for values in fields.values()):
         raise FedotpError(
-            "the image tower gave numbers that are not finite or beyond float16; "
-            "check the weights, or let the tower run in float32"
+            "the image tower's output is not finite or exceeds float16; check the weights, or run the tower in float32"
         )
     if storage == "int8":
         tokens = features.tokens.float()
@@ -46,26 +45,26 @@ def compress(features: ImageFeatures, storage: Storage, *, check: bool = True) -
 
 
 def pack(fields: Mapping[str, Tensor], record: np.dtype[np.void]) -> Records:
-    """Records (n,) of their fields, each (n, *shape of the field), which leave their device as a whole."""
+    """Pack fields, each (n, *shape of the field), into records (n,), with one copy from their device."""
     parts = [fields[name].contiguous().flatten(1).view(torch.uint8) for name in record.names or ()]
     return torch.cat(parts, dim=1).cpu().numpy().view(record)[:, 0]
 
 
 def unpack(records: Records, device: str | torch.device) -> dict[str, Tensor]:
-    """The fields (..., *shape of the field) of records (...), which travel to `device` as a whole."""
+    """Unpack records (...) into fields (..., *shape of the field), with one copy to `device`."""
     raw = torch.from_numpy(records.ravel().view(np.uint8).reshape(records.size, -1)).to(device)  # (n, bytes)
     fields = {}
     for name, (field, offset, *_) in (records.dtype.fields or {}).items():
         dtype = _DTYPES[field.base.str]
         part = raw[:, offset : offset + field.itemsize]
-        if offset % dtype.itemsize or raw.shape[1] % dtype.itemsize:  # where such numbers cannot be
+        if offset % dtype.itemsize or raw.shape[1] % dtype.itemsize:  # misaligned
             part = part.clone(memory_format=torch.contiguous_format)
         fields[name] = part.view(dtype).view(*records.shape, *field.shape)
     return fields
 
 
 def restore(fields: Mapping[str, Tensor], dtype: torch.dtype) -> ImageFeatures:
-    """Inverse of `compress`, up to rounding."""
+    """Invert `compress`, up to rounding."""
     tokens = fields["tokens"]
     if "step" in fields:
         tokens = tokens * fields["step"][..., None]  # in float32
@@ -73,7 +72,7 @@ def restore(fields: Mapping[str, Tensor], dtype: torch.dtype) -> ImageFeatures:
 
 
 def as_stored(features: ImageFeatures, storage: Storage, dtype: torch.dtype, *, check: bool = True) -> ImageFeatures:
-    """Features as they are read back from a store, without one; `check` as for `compress`."""
+    """Return features as a store would return them; `check` as for `compress`."""
     return restore(compress(features, storage, check=check), dtype)
 
 
@@ -92,14 +91,14 @@ class EncodedSplit:
 
     @property
     def n_crops(self) -> int:
-        """Crops of every image: 1, or the number of random crops drawn ahead."""
+        """Number of crops of every image: 1, or the number of random crops."""
         return self.records.shape[0]
 
     @cached_property
     def contents(self) -> list[bytes]:
-        """The digest of every image's content, as of `content_of`."""
+        """Digests of all images' contents, as of `content_of`."""
         digests = split_keys(self.store.keys(self.records[0]))["digest"]
-        return [bytes(each).ljust(DIGEST.itemsize, b"\0") for each in digests]  # numpy cuts trailing zeros off
+        return [bytes(each).ljust(DIGEST.itemsize, b"\0") for each in digests]  # NumPy strips trailing zeros
 
     def read(
         self,
@@ -110,10 +109,10 @@ class EncodedSplit:
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """The features of the images `indices` (...), in the crop(s) `crop`, a number or one per image.
+        """Read the features of the images `indices` (...), in the crop(s) `crop`, a number or one per image.
 
-        Returns pooled (..., e) and tokens (..., V, e). They travel to `device` as they are stored and take
-        on `dtype` there. Without `tokens` only the pooled features are read, and V is 0.
+        Returns pooled (..., e) and tokens (..., V, e). They are copied to `device` as stored and converted to `dtype`
+        there. Without `tokens` only the pooled features are read, and V is 0.
 
         >>> encoded.train.read(batch).tokens.shape  # batch (C, B), one row per client   # doctest: +SKIP
         torch.Size([10, 32, 196, 512])
@@ -127,9 +126,9 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class EncodedDataset:
-    """`dataset` and its tokens; image i of `dataset.train` is image i of `train`, and so for `test`.
+    """`dataset` and its tokens; image i of `dataset.train` is image i of `train`, and likewise for `test`.
 
-    `n_encoded` crops went through the tower for it; `n_repaired` were in the store, but damaged.
+    `n_encoded` crops were encoded for it; `n_repaired` of these were in the store, but corrupt.
     """
 
     dataset: Dataset
@@ -140,7 +139,7 @@ class EncodedDataset:
 
     @cached_property
     def content(self) -> str:
-        """SHA-256 over the contents of all images, in order: equal only where every image has the same bytes."""
+        """SHA-256 of the contents of all images, in order: equal only if every image has the same bytes."""
         sha = hashlib.sha256()
         for split in (self.train, self.test):
             sha.update(split.store.keys(split.records).tobytes())

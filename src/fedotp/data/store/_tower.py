@@ -1,4 +1,4 @@
-"""The crops that a store lacks: decoded ahead, through the image tower, into the store."""
+"""Encoding of missing crops: decoded ahead, encoded by the image tower, and written to the store."""
 
 import os
 import random
@@ -29,7 +29,7 @@ from fedotp.images import reason
 
 
 class Tower:
-    """An image tower, run in `precision` where that is not the precision of its weights."""
+    """An image tower, run in `precision` if that is not the precision of its weights."""
 
     def __init__(self, clip: CLIP, precision: torch.dtype | None = None, normalisation: Normalisation = "clip") -> None:
         self.clip, self.precision, self.normalisation = clip, precision, normalisation
@@ -39,13 +39,13 @@ class Tower:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return self.clip.device
 
     def get_ready(self, batch_size: int) -> None:
-        """Record the way of a batch of this size, in the background, if it goes through a GPU.
+        """Capture the encoding of a batch of this size in a CUDA graph, in the background.
 
-        Launching its kernels one by one takes longer than they do, where decoding keeps all cores busy.
+        While decoding keeps all cores busy, launching its kernels one by one takes longer than running them.
         """
         if self.device.type != "cuda" or self._recorded is not None:
             return
@@ -55,8 +55,8 @@ class Tower:
         recording.shutdown(wait=False)
 
     def __call__(self, pixels: Tensor) -> ImageFeatures:
-        """RGB as uint8 (n, H, W, 3) to features on the device of the weights; `pixels` are not needed any more then."""
-        if self.device.type == "cuda":  # a GPU fetches by itself from pinned memory, while the next batch is prepared
+        """Encode RGB pixels, uint8 (n, H, W, 3), into features on the device of the weights; `pixels` may be reused."""
+        if self.device.type == "cuda":  # copies from pinned memory run while the next batch is prepared
             pixels = torch.empty(pixels.shape, dtype=torch.uint8, pin_memory=True).copy_(pixels)
         recorded = self._recorded.result() if self._recorded is not None else None
         if recorded is None or self._pixels is None or len(pixels) != len(self._pixels):
@@ -75,12 +75,12 @@ class Tower:
             try:
                 recordings: Recordings[ImageFeatures] = Recordings()
                 return recordings.get(None, lambda: self._encode(pixels))
-            except torch.OutOfMemoryError:  # one by one it may do with less
+            except torch.OutOfMemoryError:  # launching kernels one by one may need less
                 return None
 
 
-AHEAD = 3  # batches being decoded while the tower works on one
-_WRITERS = 2  # threads; so many batches more may be waiting for the GPU, checksums and the disk
+AHEAD = 3  # batches decoded while the tower encodes one
+_WRITERS = 2  # threads, and the number of batches waiting for the GPU, checksums and the disk
 
 
 class SplitImage(NamedTuple):
@@ -94,17 +94,17 @@ class SplitImage(NamedTuple):
         return self.split.read(self.i)
 
     def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Turn them into an image."""
+        """Decode the bytes into an image."""
         return self.split.decoded(content)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of bare pixels."""
+        """Shape of raw pixels; () for files."""
         source = self.split.source
         return source.pixels.shape[1:] if isinstance(source, ImageArray) else ()
 
     def portable(self) -> Portable | None:
-        """The same for another process: the path of a file, else the bytes; None if they cannot be read, too."""
+        """Return the image for another process: the path of a file, else the bytes; None if impossible."""
         source = self.split.source
         if isinstance(source, ImageFiles):
             return Portable(path=os.path.join(source.root, source.paths[self.split.rows[self.i]]))
@@ -115,7 +115,7 @@ class SplitImage(NamedTuple):
 
 
 def content_of(split: Split, i: int) -> bytes:
-    """The digest of what image `i` of `split` is stored as: equal for copies."""
+    """Return the digest of the stored bytes of image `i` of `split`, equal for copies."""
     image = SplitImage(split, i)
     try:
         return content_digest(image.read(), image.shape)
@@ -124,14 +124,14 @@ def content_of(split: Split, i: int) -> bytes:
 
 
 class Missing(NamedTuple):
-    """m crops to be encoded: the image and the key of each (m,), crops of one image next to each other."""
+    """Images and keys (m,) of m crops to encode; crops of an image are adjacent."""
 
     images: Ints
     keys: Keys
 
     @classmethod
     def of(cls, keys: Keys, wanted: NDArray[np.bool_]) -> "Missing":
-        """The `wanted` (k, n) among the crops with these keys (k, n), each key once."""
+        """Select the `wanted` (k, n) among the crops with these keys (k, n), each key once."""
         images, crops = np.nonzero(wanted.T)
         _, first = np.unique(keys[crops, images], return_index=True)
         first.sort()
@@ -139,10 +139,10 @@ class Missing(NamedTuple):
 
 
 class Encoder:
-    """The missing crops of one split, on their way into one store.
+    """Encoding of the missing crops of one split into one store.
 
-    Processes that encode the same images at once share the work: each visits the batches in an order of its
-    own and leaves out what others have written meanwhile.
+    Processes that encode the same images at the same time share the work: each processes the batches in its own random
+    order and skips crops that others have written meanwhile.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Encoder:
         on_crops: Callable[[int], object],
         on_broken: Callable[[int, str], object],
     ) -> None:
-        """`on_crops` is called with the number of crops done, `on_broken` for images that cannot be decoded."""
+        """Call `on_crops` with numbers of crops done, and `on_broken` for images that cannot be decoded."""
         self._missing, self._split, self._store, self._transform = missing, split, store, transform
         self.on_crops, self._on_broken = on_crops, on_broken
         self._by_key = np.argsort(missing.keys)
@@ -164,11 +164,11 @@ class Encoder:
 
     @property
     def n_images(self) -> int:
-        """Images of which a crop is missing."""
+        """Number of images with missing crops."""
         return len(np.unique(self._missing.images))
 
     def batches(self, batch_size: int) -> Iterator[Ints]:
-        """The numbers (n,) of crops to be encoded, a batch at a time."""
+        """Yield batches of numbers (n,) of crops to encode."""
         starts = list(range(0, len(self._missing.keys), batch_size))
         random.SystemRandom().shuffle(starts)
         for start in starts:
@@ -179,11 +179,11 @@ class Encoder:
             yield todo
 
     def requests(self, crops: Ints, row: int) -> list[Request]:
-        """What is to be decoded for the crops (n,), into the rows from `row` on."""
+        """Return the requests that decode the crops (n,) into the rows from `row` on."""
         return [self._request(crops[part], row + part.start) for part in self._by_image(crops)]
 
     def sound(self, crops: Ints, requests: Sequence[Request], found: Iterable[Decoded]) -> NDArray[np.bool_]:
-        """Which of the crops (n,) can be seen, now that their images were looked at."""
+        """Return a mask of the crops (n,) that were decoded, and report broken images."""
         sound = np.ones(len(crops), bool)
         for request, looked in zip(requests, found, strict=True):
             if looked.broken:
@@ -194,28 +194,28 @@ class Encoder:
         return sound
 
     def write(self, crops: Ints, features: ImageFeatures) -> None:
-        """Put what the tower made of the crops (n,) into the store."""
+        """Write the features of the crops (n,) to the store."""
         encoding = self._store.encoding
         records = pack(compress(features, encoding.storage), encoding.record)
         self._store.append(self._missing.keys[crops], records)
 
     def _note(self, keys: Keys) -> None:
-        """Take note of keys (n,) that are in the store now."""
+        """Mark the crops with these keys (n,) as stored."""
         mine = self._sorted_keys
         at = np.searchsorted(mine, keys).clip(max=len(mine) - 1)
         self._there[self._by_key[at[mine[at] == keys]]] = True
 
     def _by_image(self, crops: Ints) -> Iterator[slice]:
-        """The parts of `crops` (n,) that show one image each."""
+        """Yield the parts of `crops` (n,) of one image each."""
         changes = np.flatnonzero(np.diff(self._missing.images[crops], prepend=-1, append=-1)).tolist()
         return (slice(first, last) for first, last in pairwise(changes))
 
     def _request(self, crops: Ints, row: int) -> Request:
-        """The crops (n,) of one image, to go into the rows from `row` on."""
+        """Return the request for the crops (n,) of one image, for the rows from `row` on."""
         keys = split_keys(self._missing.keys[crops])
         return Request(
             image=SplitImage(self._split, int(self._missing.images[crops[0]])),
-            digest=bytes(keys["digest"][0]).ljust(DIGEST.itemsize, b"\0"),  # numpy cuts trailing zeros off
+            digest=bytes(keys["digest"][0]).ljust(DIGEST.itemsize, b"\0"),  # NumPy strips trailing zeros
             crops=tuple(zip(keys["seed"].tolist(), keys["crop"].tolist(), strict=True)),
             transform=self._transform,
             row=row,
@@ -223,14 +223,14 @@ class Encoder:
 
 
 def encode_crops(encoders: Sequence[Encoder], tower: Tower, decoders: DecoderPool, batch_size: int) -> int:
-    """Send all that is missing through the tower, in one stream; return how many crops went through.
+    """Encode all missing crops in one stream and return their number.
 
-    `decoders` have room for `AHEAD` + 1 batches.
+    `decoders` must have memory for `AHEAD` + 1 batches.
     """
     n_encoded = 0
     decoders.expect(sum(encoder.n_images for encoder in encoders))
     written: deque[Future[None]] = deque()
-    with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and the disk, while the tower works
+    with ThreadPoolExecutor(_WRITERS) as writers:  # checksums and writing run while the tower encodes
         for encoder, crops, pixels in _decoded(encoders, decoders, batch_size):
             features = tower(pixels)
             while len(written) >= _WRITERS:
@@ -246,9 +246,9 @@ def encode_crops(encoders: Sequence[Encoder], tower: Tower, decoders: DecoderPoo
 def _decoded(
     encoders: Sequence[Encoder], decoders: DecoderPool, batch_size: int
 ) -> Iterator[tuple[Encoder, Ints, Tensor]]:
-    """Batches of crops: their numbers (n,) and their pixels (n, H, W, 3), which last until the next one."""
+    """Yield batches of crops: their numbers (n,) and pixels (n, H, W, 3), valid until the next batch."""
     batches = ((encoder, crops) for encoder in encoders for crops in encoder.batches(batch_size) if len(crops))
-    free = deque(range(0, len(decoders.pixels), batch_size))  # rows where a batch fits in
+    free = deque(range(0, len(decoders.pixels), batch_size))  # first rows of free memory for a batch
     ahead: deque[tuple[Encoder, Ints, int, list[Request], Iterator[Decoded]]] = deque()
     while True:
         for encoder, crops in islice(batches, AHEAD - len(ahead)):

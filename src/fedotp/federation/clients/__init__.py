@@ -1,4 +1,4 @@
-"""The clients' half of a round: training side by side, what each keeps, private steps, attacks."""
+"""Clients: local training side by side, stored private parameters, private steps, attacks."""
 
 from fedotp.federation.clients._attack import Attack as Attack
 from fedotp.federation.clients._clients import Clients as Clients

@@ -1,15 +1,14 @@
-"""Attacks on a simulated federation: who the attackers are, what they send, what they train on.
+"""Attacks on a simulated federation: selection of attackers, their updates and training images.
 
-With x the server's parameters and u_i what client i would send, an attacker sends, by `name`,
+With x the server's parameters and u_i the honest update of client i, an attacker sends, by `name`,
 
     sign-flip    x - scale (u_i - x)
     scaled       x + scale (u_i - x)
-    colluding    mean_j u_j - scale std_j u_j over the honest clients j of the round, number by number: the same from
-                 all, and as near to the others as some of them are to each other. "A little is enough" [1], of
-                 attackers who know everything.
+    colluding    mean_j u_j - scale std_j u_j over the honest clients j of the round, number by number: equal updates
+                 within the spread of the honest ones, "a little is enough" [1] with full knowledge
     label-flip   x + scale (u_i - x), trained with its images of the source labelled as the target
-    backdoor     x + scale (u_i - x), trained with the patch on a share of its images, which are labelled as the target:
-                 [2], by model replacement [3] where the scale is large
+    backdoor     x + scale (u_i - x), trained with the patch on a share of its images, which are labelled as the target
+                 [2]; with a large scale model replacement [3]
 
 [1] Baruch, Baruch, Goldberg: A little is enough: circumventing defenses for distributed learning, NeurIPS 2019.
 [2] Gu, Dolan-Gavitt, Garg: BadNets: identifying vulnerabilities in the machine learning model supply chain, 2017.
@@ -32,10 +31,7 @@ class Attack:
     """The attackers of a federation, by their numbers (none without an attack)."""
 
     def __init__(self, settings: AttackSettings, members: Ints, absent: Ints, seed: int) -> None:
-        """Some of the `members`, which train.
-
-        They are drawn among the `absent`, too: without some clients, the other attackers are the same.
-        """
+        """Draw attackers among `members`, which train, and `absent` clients, so that these do not affect the draw."""
         self.settings = settings
         self.seed = seed
         self.clients = np.empty(0, np.int64)
@@ -44,17 +40,17 @@ class Attack:
         possible = np.union1d(members, absent)
         n = max(1, round(settings.share * len(possible)))
         if n >= len(possible):
-            right = f"less: no honest client is left of {len(possible)}"
+            right = f"smaller, so that at least one of {len(possible)} clients is honest"
             raise SettingError("attack.share", str(settings.share), right)
         drawn = possible[order(draws(seed, "attack"), len(possible))[:n]]
         self.clients = np.intersect1d(drawn, members)
 
     def on_data(self, data: FederatedData, backdoor: Backdoor | None) -> FederatedData:
-        """The federation's images, those of attackers as they show and label them."""
+        """Return the federation's images, with the modified images and labels of attackers."""
         if not self.settings.is_on_data:
             return data
         if backdoor is None:
-            raise FedotpError(f'attack.name = "{self.settings.name}": a federation needs images to attack with')
+            raise FedotpError(f'attack.name = "{self.settings.name}": needs the images of a `backdoor`')
         n = len(data.train.labels)
         own = list(data.train.clients)
         for client, stream in zip(self.clients, data.draws(self.seed, "poison", 0, self.clients), strict=True):
@@ -68,7 +64,7 @@ class Attack:
 
     @torch.no_grad()
     def on_updates(self, server: Parameters, clients: Ints, sent: Parameters) -> Parameters:
-        """What `clients` (C,) send (C, ...), attackers among them, of what they would `sent`."""
+        """Replace the updates `sent` (C, ...) of the attackers among `clients` (C,)."""
         bad = np.isin(clients, self.clients)
         if not bad.any() or (self.settings.is_on_data and self.settings.factor == 1):
             return sent

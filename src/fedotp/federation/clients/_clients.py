@@ -1,4 +1,4 @@
-"""The clients of a federation on one machine: what each keeps, how it trains, what it predicts."""
+"""Clients of a federation on one machine: stored parameters, training and prediction."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from fedotp.federation.clients._steps import fresh_state
 from fedotp.federation.testing import LocalTester, Predictions, Predictor
 from fedotp.methods import Method, Need, Parameters, Task
 
-_OPTIMIZER = "optimizer."  # prefix of what a client keeps of its optimizer
+_OPTIMIZER = "optimizer."  # prefix of a client's stored optimizer state
 
 
-class Place(Protocol):
-    """Where clients can have their work done other than by themselves: beside those of other federations."""
+class Executor(Protocol):
+    """Executor of clients' work side by side with that of other federations."""
 
     def train(
         self,
@@ -33,36 +33,33 @@ class Place(Protocol):
         optimizer: Parameters | None,
         on_images: OnImages | None,
     ) -> LocalResult:
-        """As `LocalTrainer.train`."""
+        """Train as `LocalTrainer.train` does."""
 
     def predict(self, clients: Ints, params: Parameters, test: str = "") -> Predictions:
-        """As the `LocalTester.predict` of a test, the clients' own if none is named."""
+        """Predict as the `LocalTester` of a test does, by default for the clients' own images."""
 
 
 class Clients(ABC):
-    """Clients that are at work here; where their messages come from is for `_received` to say.
-
-    The simulator has all of them; a site of a real federation has one, itself.
-    """
+    """Local clients: all of a simulation, or one of a real federation. `_received` returns the server's messages."""
 
     def __init__(
         self, method: Method, task: Task, data: FederatedData, settings: Settings, *, kept_in: Path | None = None
     ) -> None:
-        """Clients before the first round; they keep what is theirs in the file `kept_in`, or in memory."""
+        """Create clients, with private parameters in the file `kept_in`, by default in memory."""
         self.method = method
         self.task = task = task.in_precision(settings.compute.precision)
         self.data = data
         self.settings = settings = settings.of(method)
         self.trainer = LocalTrainer(method, task, data, settings)
         self.tester = LocalTester(method, task, data, settings)
-        self.testers = {"": self.tester}  # and those of other views, by their names
+        self.testers = {"": self.tester}  # and those of other views, by name
         self.device = self.trainer.device
-        self.place: Place | None = None
+        self.executor: Executor | None = None
         self.round = 0
         self.group_size = 1
-        self.n_fitting = 1  # clients that fit into memory at a time, in groups side by side
+        self.n_fitting = 1  # clients that fit into memory together, in several groups
         if unknown := method.needs - frozenset(Need):
-            raise FedotpError(f"{method.title} needs of images {listed(sorted(unknown))}: must be {listed(list(Need))}")
+            raise FedotpError(f"{method.title}: needs = {listed(sorted(unknown))}: must be {listed(list(Need))}")
         if task.prompt.kgcoop and method.untrained(task) and not method.learns_prompts(task):
             raise FedotpError(f"prompt.kgcoop = {task.prompt.kgcoop}: must be 0, as {method.title} learns no prompts")
         if settings.privacy.of_steps:
@@ -74,31 +71,31 @@ class Clients(ABC):
 
     @abstractmethod
     def _received(self, clients: Ints, *, new: bool = False) -> Parameters:
-        """What the server has sent to `clients` (C,): (C, ...); `new` ones are not known to it."""
+        """Return the server's messages (C, ...) to `clients` (C,), which may be `new` to it."""
 
     # Training ----------------------------------------------------------------------------------------------
 
     def round_work(self, clients: Ints) -> LocalWork:
-        """What `clients` (C,) are to do in this round."""
+        """Return the work of `clients` (C,) in this round."""
         epochs = self.settings.federation.local_epochs
         return LocalWork(clients, self.round, epochs, self.lr, self.round * epochs)
 
     @property
     def lr(self) -> float:
-        """The learning rate of this round."""
+        """Learning rate of this round."""
         rounds = self.task.authors.schedule_rounds or self.settings.federation.rounds
         return self.settings.optimizer.rate_at(self.round, rounds)
 
     @property
     def _keeps_optimizer(self) -> bool:
-        """Whether a client's optimizer is remembered after a round."""
-        goes_on = self.task.authors.leaked_momentum or not self.settings.optimizer.reset
-        return goes_on and not self.method.in_closed_form
+        """True if clients store their optimizer state between rounds."""
+        continued = self.task.authors.leaked_momentum or not self.settings.optimizer.reset
+        return continued and not self.method.in_closed_form
 
     def train(
         self, work: LocalWork, on_images: OnImages | None = None, *, new: bool = False
     ) -> Iterator[tuple[Ints, LocalResult]]:
-        """Train the clients of `work` in groups that fit; `new` clients start from the initial private parameters."""
+        """Train clients in groups that fit into memory; `new` clients start from the initial private parameters."""
         todo = work.clients
         one_by_one = self.task.authors.leaked_momentum and work.purpose == LocalWork.purpose
         left = self._left_behind() if one_by_one else {}
@@ -110,42 +107,42 @@ class Clients(ABC):
                 private = {name: kept[name] for name in self.private_names}
                 state = left if one_by_one else {} if self.settings.optimizer.reset else _optimizer_of(kept)
                 group = LocalWork(**{**vars(work), "clients": clients})
-                result = (self.place or self.trainer).train(group, received, private, state or None, on_images)
+                result = (self.executor or self.trainer).train(group, received, private, state or None, on_images)
                 result = self.trainer.checked(result, group, received)
             except torch.OutOfMemoryError:
                 if len(clients) == 1:
                     raise
-                self.group_size = len(clients) // 2  # the estimate was too high: smaller groups from here on
+                self.group_size = len(clients) // 2  # the estimate was too high: continue with smaller groups
                 continue
             left = result.optimizer
             yield clients, result
             todo = todo[len(clients) :]
 
     def _left_behind(self) -> Parameters:
-        """The optimizer (1, ...) of the client that trained last before this round; a fresh one if none did."""
+        """Return the optimizer state (1, ...) of the last client trained before this round, or a new one."""
         last = self._last_trained()
         return _optimizer_of(self.kept.read(np.array([last or 0]), self.device, initial=last is None))
 
     def _last_trained(self) -> int | None:
-        """The client that trained last before this round, where that is known."""
+        """Return the last client trained before this round, if known."""
         return None
 
     def upload(self, clients: Ints, result: LocalResult) -> Parameters:
-        """What `clients` (C,) send (C, ...) of what they have trained in this round."""
+        """Return the updates (C, ...) of `clients` (C,) after this round."""
         received = self._received(clients)
         params = self.trainer.releasable(result.params, received)
         return self.method.upload(params, received, self._upload_draws(clients))
 
     def keep(self, clients: Ints, result: LocalResult, *, sent: bool = True) -> None:
-        """Let clients keep what is theirs: private parameters and, if it goes on, their optimizer.
+        """Store the clients' private parameters and, if needed, optimizer states.
 
-        `sent` says whether they send an update of this training, which may decide what they keep.
+        `sent` is true if they send an update of this training, which may determine what they store.
         """
         rows = {name: result.params[name] for name in self.private_names}
         if sent:
             rows |= self.method.keep(result.params, self._received(clients), self._upload_draws(clients))
         if self._keeps_optimizer:
-            # A client that joins has trained some parameters only; the optimizer of the others is still fresh.
+            # A joining client has trained some parameters only; the optimizer state of the others is still initial.
             fresh = self.kept.read(clients, self.device, initial=True)
             rows = fresh | rows | {f"{_OPTIMIZER}{name}": value for name, value in result.optimizer.items()}
         self.kept.write(clients, rows)
@@ -156,14 +153,14 @@ class Clients(ABC):
     # Evaluation --------------------------------------------------------------------------------------------
 
     def predict(self, clients: Ints | None = None, on_images: OnImages | None = None) -> Predictions:
-        """What `clients` (all, if not given) predict for their test images."""
+        """Predict the test images of `clients`, by default all."""
         clients = np.arange(len(self.data)) if clients is None else clients
         return Predictions.join(
             [self.predict_with(group, params, on_images) for group, params in self.deployed(clients)]
         )
 
     def deployed(self, clients: Ints, *, new: bool = False) -> Iterator[tuple[Ints, Parameters]]:
-        """What `clients` predict with (C, ...), in groups that fit; fine-tuned first where the method says so."""
+        """Yield parameters (C, ...) for predictions of `clients` in groups, fine-tuned if the method requires it."""
         if epochs := self.finetune_epochs():
             purpose = "join" if new else "finetune"
             work = LocalWork(clients, self.round, epochs, self.settings.optimizer.rate, purpose=purpose)
@@ -175,17 +172,17 @@ class Clients(ABC):
             yield group, self.parameters(group, new=new)
 
     def predict_new(self, clients: Ints) -> Predictions:
-        """What clients new to the federation predict before they have trained anything."""
+        """Predict the test images of new clients before any training."""
         return self.predict_with(clients, self.parameters(clients, new=True), None)
 
     def parameters(self, clients: Ints, *, new: bool = False) -> Parameters:
-        """What `clients` (C,) predict with: (C, ...); `new` ones have not trained anything yet."""
+        """Return the parameters (C, ...) with which `clients` (C,) predict; `new` ones have not trained yet."""
         kept = self.kept.read(clients, self.device, initial=new)
         private = {name: kept[name] for name in self.private_names}
         return self.method.deployed(self._received(clients, new=new), private)
 
     def predictor(self, clients: Ints) -> Predictor:
-        """What `clients` (C,) predict with, fine-tuned first where the method says so."""
+        """Return the predictor of `clients` (C,), fine-tuned if the method requires it."""
         groups = [params for _, params in self.deployed(clients)]
         params = {name: torch.cat([group[name] for group in groups]) for name in groups[0]}
         return self.tester.predictor(clients, params)
@@ -193,18 +190,20 @@ class Clients(ABC):
     def predict_with(
         self, clients: Ints, params: Parameters, on_images: OnImages | None = None, *, test: str = ""
     ) -> Predictions:
-        """What `clients` (C,) predict with `params` (C, ...) for their test images, or those of another `test`."""
+        """Predict the test images of `clients` (C,), or those of another `test`, with `params` (C, ...)."""
         predictions = (
-            self.place.predict(clients, params, test) if self.place else self.testers[test].predict(clients, params)
+            self.executor.predict(clients, params, test)
+            if self.executor
+            else self.testers[test].predict(clients, params)
         )
         if on_images:
             on_images(len(predictions.row))
         return predictions
 
-    # What is kept ------------------------------------------------------------------------------------------
+    # Optimizer state ---------------------------------------------------------------------------------------
 
     def _optimizer_state(self, private: Parameters) -> Parameters:
-        """What one client keeps of its optimizer, before the first step."""
+        """Return the optimizer state that one client stores, before the first step."""
         received = self._received(np.zeros(1, np.int64))
         params = self.method.start(received, {name: value[None] for name, value in private.items()})
         trained = {name: value[0] for name, value in params.items() if name not in self.method.fixed}
@@ -213,11 +212,11 @@ class Clients(ABC):
         return {f"{_OPTIMIZER}{name}": value for name, value in state.items()}
 
     def finetune_epochs(self) -> int:
-        """Epochs in which clients fine-tune before they predict."""
+        """Return the epochs of fine-tuning before predictions."""
         epochs = self.method.finetune_epochs
         return self.settings.federation.local_epochs if epochs is None else epochs
 
 
 def _optimizer_of(kept: Parameters) -> Parameters:
-    """What is of the optimizer in what clients keep, under its own names."""
+    """Return the optimizer state in clients' rows, without the prefix of its names."""
     return {name.removeprefix(_OPTIMIZER): kept[name] for name in kept if name.startswith(_OPTIMIZER)}

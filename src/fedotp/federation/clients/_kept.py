@@ -1,9 +1,9 @@
-"""What clients keep between rounds: one row per client, in memory or in a file.
+"""Private parameters of clients between rounds: one row per client, in memory or in a file.
 
-In a file every client has two slots. A round writes the rows of its clients into the slots that are not in use and
-forces them to disk; only then does the checkpoint, written as one file, say which slot of each client counts. A kill
-at any moment leaves the rows of the last checkpoint untouched, a round costs what its clients cost, and the file is
-sparse: a client that never trained takes no room.
+In a file every client has two slots. A round writes the rows of its clients to their unused slots and syncs them to
+disk; then the checkpoint, written atomically, records the valid slot of each client. So the rows of the last checkpoint
+survive a crash at any time, the cost of a round depends on its clients only, and the file is sparse: a client that
+never trained needs no space.
 """
 
 import os
@@ -24,12 +24,12 @@ from fedotp.methods import Parameters
 class KeptRows:
     """The private parameters of `n_clients` clients, which all start from `initial` (no client axis).
 
-    `slot` (n,) says which slot of a client counts, -1 the initial values; `checksum` (n,) guards the row. After they
-    have been recorded, `commit` keeps the rows that count then until the next commit.
+    `slot` (n,) is the valid slot of each client, -1 for the initial values; `checksum` (n,) is that of its row. After
+    both have been saved, `commit` protects these rows until the next commit.
     """
 
     def __init__(self, initial: Parameters, n_clients: int, path: Path | None = None) -> None:
-        """Rows in memory, or in the file `path`, which is opened when it is first needed."""
+        """Store rows in memory, or in the file `path`, which is opened on first use."""
         self.n_clients = n_clients
         self.n_slots = 1 if path is None else 2
         self.slot = np.full(n_clients, -1, np.int8)
@@ -42,21 +42,21 @@ class KeptRows:
         self._writable = False
         self._held: NDArray[np.uint8] | None = None
         if path is None:
-            self._held = np.zeros((n_clients, len(self._initial)), np.uint8)  # pages never written take no memory
+            self._held = np.zeros((n_clients, len(self._initial)), np.uint8)  # unwritten pages need no memory
 
     def read(self, clients: Ints, device: torch.device, *, initial: bool = False) -> Parameters:
-        """The rows of `clients` (C,), or the `initial` ones whatever they keep: (C, ...)."""
+        """Return the rows (C, ...) of `clients` (C,), or always the `initial` ones."""
         if not self._layout:
             return {}
         rows = [self._initial if initial else self._read(int(client)) for client in clients]
         return _from_bytes(b"".join(rows), len(rows), self._layout, device)
 
     def write(self, clients: Ints, rows: Parameters) -> None:
-        """Put rows (C, ...) of `clients` (C,) into their spare slots; on disk when this returns."""
+        """Write rows (C, ...) of `clients` (C,) to their unused slots, and sync them to disk."""
         if not self._layout:
             return
         if set(rows) != set(self._layout):
-            raise ValueError(f"rows have {sorted(rows)}, the clients keep {sorted(self._layout)}")
+            raise ValueError(f"expected rows of {sorted(self._layout)}, got {sorted(rows)}")
         for i, client in enumerate(clients.tolist()):
             content = _to_bytes({name: rows[name][i] for name in self._layout})
             self.slot[client] = (self._committed[client] + 1) % self.n_slots
@@ -69,17 +69,17 @@ class KeptRows:
                 raise cannot_write(self._path, error) from error
 
     def commit(self) -> None:
-        """From here on the rows that count now are kept until the next commit."""
+        """Protect the current rows until the next commit."""
         self._committed = self.slot.copy()
 
     @property
     def is_durable(self) -> bool:
-        """Whether what `slot` says is there when the process is gone."""
+        """True if the rows survive the end of the process."""
         return self._path is not None or not self._layout
 
     @property
     def layout(self) -> dict[str, str]:
-        """Type and shape of what a client keeps, by name."""
+        """Type and shape of a client's parameters by name."""
         return {name: f"{dtype} {tuple(shape)}" for name, (shape, dtype) in self._layout.items()}
 
     def close(self) -> None:
@@ -103,10 +103,8 @@ class KeptRows:
         except OSError as error:
             raise FedotpError(f"cannot read {self._path}: {error.strerror or error}") from error
         if len(content) != len(self._initial) or zlib.crc32(content) != self.checksum[client]:
-            raise FedotpError(
-                f"{self._path}: what client {client} keeps is damaged (its checksum does not match); "
-                "restore the file from a copy, or run again from the start"
-            )
+            wrong = f"the row of client {client} is corrupt (wrong checksum)"
+            raise FedotpError(f"{self._path}: {wrong}; restore a copy of the file or run again from the start")
         return content
 
     def _write(self, client: int, content: bytes) -> None:
@@ -121,10 +119,10 @@ class KeptRows:
             assert self._path is not None
             raise cannot_write(self._path, error) from error
         if written != len(content):
-            raise FedotpError(f"cannot write {self._path}: the disk is full; make room and resume")
+            raise FedotpError(f"cannot write {self._path}: the disk is full; free disk space and resume")
 
     def _opened(self, *, writable: bool) -> int:
-        """The file, opened; for writing it is made if it does not exist."""
+        """Return the open file; create it for writing if it does not exist."""
         assert self._path is not None
         if self._file is not None and (self._writable or not writable):
             return self._file

@@ -17,19 +17,19 @@ from fedotp.federation.clients._steps import Optimizer, ResidentTrainer, Step, f
 from fedotp.methods import Batch, Memory, Method, Need, Parameters, Task
 from fedotp.privacy import Canaries, Chance
 
-_AT_ONCE = 1 << 26  # numbers of images' features of which statistics are taken at once
+_AT_ONCE = 1 << 26  # numbers in images' features per step of statistics
 
 
 @dataclass(frozen=True)
 class LocalWork:
-    """What a group of clients is to do.
+    """Work of a group of clients.
 
     Attributes:
-        clients: (C,) their rows in the data.
-        round: the round, which with a client's number and `purpose` decides the order of its images.
-        epochs: passes over the images.
-        lr: learning rate, of all or of each client (C,).
-        crops_from: epoch e shows crop `crops_from + e` of the images (modulo the number of crops).
+        clients: (C,) row numbers of the clients in the data.
+        round: the round; with a client's number and `purpose` it determines the order of images.
+        epochs: local epochs.
+        lr: learning rate, common or of each client (C,).
+        crops_from: epoch e uses crop `crops_from + e` of the images (modulo the number of crops).
         frozen: names of parameters that are not trained.
     """
 
@@ -44,9 +44,7 @@ class LocalWork:
 
 @dataclass(frozen=True, eq=False)
 class LocalResult:
-    """Of C clients: trained parameters (C, ...), the optimizer's state (C, ...), the mean objective (C,) over the
-    images seen, and how many images these were (C,).
-    """
+    """Trained parameters and optimizer state (C, ...) of C clients, mean objective (C,), and number of images (C,)."""
 
     params: Parameters
     optimizer: Parameters
@@ -55,20 +53,17 @@ class LocalResult:
 
     @property
     def n_images(self) -> int:
-        """Images seen in all."""
+        """Number of images of all clients."""
         return int(self.images.sum())
 
 
 class LocalTrainer:
-    """Trains the prompts of clients on their own images.
-
-    In the simulator a group is as many clients as memory allows; on a site of a real federation it is one.
-    """
+    """Training of groups of clients on their own images; a group of a real site is one client."""
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-        """`data` holds the images of all clients that may be asked to train.
+        """Prepare training; `data` must contain the images of all clients to train.
 
-        What makes training private is drawn from the seed, unless `entropy` says from what else.
+        Privacy noise is drawn from the seed, or from `entropy` if it is set.
         """
         self.method = method
         self.task = task
@@ -89,14 +84,14 @@ class LocalTrainer:
         optimizer: Parameters | None = None,
         on_images: OnImages | None = None,
     ) -> LocalResult:
-        """Train from what the server sent (C, ...) and the clients' own parameters (C, ...).
+        """Train from `received` (C, ...) and the clients' `private` parameters (C, ...), which are not modified.
 
-        `optimizer` is the state kept from the last round, if it is not to start anew. Nothing given is changed. One
-        client that diverges does not change the training of others (`checked` refuses it).
+        `optimizer` is the state from the last round, None for a new one. A client that diverges does not affect others
+        (`checked` raises an error for it).
         """
         if self.method.in_closed_form:
             return self._statistics(work, received, private, on_images)
-        falling = np.argsort(-self.data.train.sizes(work.clients), kind="stable")  # most images make most steps
+        falling = np.argsort(-self.data.train.sizes(work.clients), kind="stable")  # by decreasing number of steps
         at = torch.from_numpy(falling).to(self.device)
         group = self._begin(replace(work, clients=work.clients[falling]), at, received, private, optimizer)
         total = self._recorded(group)
@@ -130,7 +125,7 @@ class LocalTrainer:
     def _statistics(
         self, work: LocalWork, received: Parameters, private: Parameters, on_images: OnImages | None
     ) -> LocalResult:
-        """The means of the method's statistics over all images of each client, in place of training."""
+        """Compute the means of the method's statistics over each client's images, in place of training."""
         data, sizes = self.data.train, self.data.train.sizes(work.clients)
         params, sums = self.method.start(received, private), Parameters()
         vision, width = self.task.clip.config.vision, self.task.clip.config.embed_dim
@@ -158,7 +153,7 @@ class LocalTrainer:
     def _begin(
         self, work: LocalWork, at: Tensor, received: Parameters, private: Parameters, optimizer: Parameters | None
     ) -> "_Group":
-        """What the clients of `work`, at the places `at` (C,) of all else, begin with."""
+        """Initialise a group: the clients of `work`, at positions `at` (C,) of the other arguments."""
         clients = work.clients
         if isinstance(work.lr, Tensor):
             work = replace(work, lr=work.lr[at])
@@ -168,7 +163,7 @@ class LocalTrainer:
         own_classes = self.data.own_classes(clients, len(self.task.classes), self.device)
         noisy = self._noisy if work.purpose == LocalWork.purpose else None
         if noisy:
-            own_classes = torch.ones_like(own_classes)  # which they are is private
+            own_classes = torch.ones_like(own_classes)  # the true ones are private
         with torch.no_grad():
             derived = self.method.derived(self.task, params, own_classes)
         params |= derived
@@ -185,7 +180,7 @@ class LocalTrainer:
         )
 
     def _prior(self, clients: Ints) -> Tensor | None:
-        """What is added to the logits of `clients` (C,) in the loss: (C, K); None where nothing is."""
+        """Return the class prior (C, K) of `clients` (C,) in the loss; None without one."""
         strength = self.settings.federation.prior
         if not strength:
             return None
@@ -198,27 +193,27 @@ class LocalTrainer:
         return GroupNoise(clients, self.data.train.sizes(clients), self._units(clients), chances, blind)
 
     def plant(self, canaries: Canaries) -> None:
-        """Let them take part in every private step."""
+        """Add canaries to every private step."""
         if self.method.in_closed_form:
-            raise FedotpError(f"{self.method.title} makes no steps that canaries could take part in")
+            raise FedotpError(f"{self.method.title} has no training steps to add canaries to")
         assert self._noisy is not None
         self._noisy.canaries = canaries
 
     def _chances(self, purpose: str, work: LocalWork) -> Sequence[Chance]:
-        """What each client (C,) draws from to be private."""
+        """Return the source of private randomness of each client (C,)."""
         if self.entropy is not None:
             return [self.entropy] * len(work.clients)
         return self.data.draws(self.settings.seed, purpose, work.round, work.clients)
 
     def _units(self, clients: Ints) -> list[Ints]:
-        """Whose each image of each client is, counted from 0: its own, or its group's."""
+        """Return the privacy unit of each image of each client, counted from 0: the image or its group."""
         data = self.data.train
         if self.settings.privacy.unit == "example" or data.groups is None:
             return [np.arange(len(data.clients[client])) for client in clients]
         return [np.unique(data.groups[data.clients[client]], return_inverse=True)[1] for client in clients]
 
     def _recorded(self, group: "_Group") -> Tensor | None:
-        """Replay recorded steps, where images are on a GPU; None where that is not possible."""
+        """Replay captured steps for images on a GPU; return None if that is not possible."""
         if self._resident is None or not group.steps or group.memory or group.noise:
             return None
         data, work = self.data.train, group.work
@@ -227,11 +222,11 @@ class LocalTrainer:
         return self._resident.train(group.params, group.received, group.stepper, rows, crops, work.lr, group.prior)
 
     def _crops(self, work: LocalWork, step: Step) -> Ints:
-        """The crop that each client (A,) sees in a step."""
+        """Return the crop of each client (A,) in a step."""
         return (work.crops_from + step.epochs) % self.data.train.features.n_crops
 
     def _optimizer(self, trained: Parameters, kept: Parameters | None, n_clients: int) -> Optimizer:
-        """A fresh optimizer, or one that goes on from the state `kept`."""
+        """Return a new optimizer, or one with the state `kept`."""
         state = fresh_state(self.settings.optimizer, trained)
         if kept is None:
             kept = {**state, "steps": torch.zeros(n_clients, device=self.device)}
@@ -262,29 +257,29 @@ class LocalTrainer:
         return Batch(image, labels, places, memory, prior=None if group.prior is None else group.prior[:n])
 
     def releasable(self, params: Parameters, received: Parameters) -> Parameters:
-        """Of what was trained in a round (C, ...), what may decide on what is sent: with privacy, nothing without."""
+        """Return `params` (C, ...) on which uploads may depend: with privacy, none that were trained without noise."""
         if self._noisy is None:
             return params
         return params | self._noisy.untaught(received)
 
     def checked(self, result: LocalResult, work: LocalWork, received: Parameters) -> LocalResult:
-        """Refuse a result that has diverged: the error names a client.
+        """Raise an error with a client's name if the result has diverged.
 
-        With `entropy` the server would see this error, which would say something about the images that no noise covers.
-        So what has learned without noise begins anew instead.
+        With `entropy` the server would see this error, which would reveal something about the images without noise.
+        Parameters trained without noise are reset to their initial values instead.
         """
         if self.entropy is not None:
             assert self._noisy is not None
             initial = self._noisy.untaught(received)
             anew = {name: value for name, value in initial.items() if not result.params[name].isfinite().all()}
             result = replace(result, params=result.params | anew, loss=torch.zeros_like(result.loss))
-        finite = result.loss.isfinite() | self.method.in_closed_form  # which has no loss
+        finite = result.loss.isfinite() | self.method.in_closed_form  # a closed form has no loss
         for value in result.params.values():
             finite &= value.reshape(len(value), -1).isfinite().all(1)
         if not finite.all():
             client = self.data.names[work.clients[int((~finite).nonzero()[0])]]
             raise FedotpError(
-                f"training of client {client} diverged in round {work.round + 1} (loss or prompt not finite); "
+                f"training of client {client} diverged in round {work.round + 1} (loss or parameters not finite); "
                 f"lower optimizer.lr = {self.settings.optimizer.rate}"
             )
         return result
@@ -292,12 +287,12 @@ class LocalTrainer:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """C clients in training, those with most images first; `params` and `stepper` change in place."""
+    """C clients in training, by decreasing number of images; `params` and `stepper` change in place."""
 
     work: LocalWork
     received: Parameters
     params: Parameters
-    derived: Collection[str]  # names of parameters that follow from others
+    derived: Collection[str]  # names of parameters computed from others
     stepper: Optimizer
     steps: Sequence[Step]
     memory: Memory | None
@@ -306,7 +301,7 @@ class _Group:
 
     @cached_property
     def images_seen(self) -> Ints:
-        """How many images each of the clients (C,) sees."""
+        """Number of images that each client (C,) trains on."""
         seen = np.zeros(len(self.work.clients), np.int64)
         for step in self.steps:
             seen[: len(step.places)] += (step.places >= 0).sum(1)
@@ -314,7 +309,7 @@ class _Group:
 
 
 def _per_image(sums: Tensor, n: Tensor) -> Tensor:
-    """Means (C, ...) of `sums` (C, ...) over n (C,) images."""
+    """Divide `sums` (C, ...) by the numbers n (C,) of images."""
     return sums / n.clamp_min(1).view(-1, *[1] * (sums.dim() - 1))
 
 

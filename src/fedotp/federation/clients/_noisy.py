@@ -1,17 +1,17 @@
 """Local training with differential privacy: DP-SGD of every client, side by side.
 
-A step of a client with n images takes each of its units (images, or groups of them) with probability q, secretly,
-and follows
+A step of a client with n images secretly samples each of its units (images, or groups of them) with probability q. The
+gradient is
 
-    (sum_u clip(g_u, C) + z C N(0, 1)) / (q n) + the gradient of what does not look at images,
+    (sum_u clip(g_u, C) + z C N(0, 1)) / (q n) + the gradient of terms that do not depend on images,
 
-with g_u the gradient, over all parameters that are to be private, of what unit u loses (Abadi et al., Deep learning
-with differential privacy, CCS 2016). q n is a constant, not how many were drawn. What follows from it, momentum, later
-steps, averages, spends no more.
+with g_u the gradient of the loss of unit u with respect to all parameters with noise (Abadi et al., Deep learning with
+differential privacy, CCS 2016). q n is a constant, not the number sampled. Post-processing, such as momentum, later
+steps and averages, spends no more privacy.
 
-Unless `privacy.private`, what a client keeps learns without noise. Gradients of what it sends would then reveal
-what its own prompt knows of the images, whatever they are clipped to. So they are taken beside parameters that know
-nothing: the initial ones. What it keeps is trained beside what is sent, in the same steps.
+Unless `privacy.private` is set, private parameters train without noise. They could leak through the gradients of shared
+parameters, so these gradients are computed with the initial private parameters. Private parameters are trained with the
+current shared ones, in the same steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,15 +33,15 @@ from fedotp.federation.clients._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task
 from fedotp.privacy import Canaries, Chance, clipped_sums
 
-_AT_ONCE = (64, 512)  # gradients taken at once, of all clients together, on a CPU and on a GPU
+_AT_ONCE = (64, 512)  # gradients computed at once, of all clients together, on a CPU and on a GPU
 
 
 def poisson_steps(
     units: Sequence[Ints], chances: Sequence[Chance], settings: Settings, *, epochs: int
 ) -> Iterator[Step]:
-    """All steps of a group of clients, sorted by falling size: every unit is drawn for itself in each.
+    """Yield all steps of clients in order of decreasing size, with Poisson sampling of units.
 
-    `units[i]` (m_i,) says whose each of the images of client i is. A step is as wide as its widest draw.
+    `units[i]` (m_i,) are the units of the images of client i. A step is as wide as its largest sample.
     """
     sizes = [len(each) for each in units]
     totals = np.array([settings.noisy_steps(n, epochs) for n in sizes])
@@ -61,10 +61,10 @@ def poisson_steps(
 
 @dataclass(frozen=True, eq=False)
 class GroupNoise:
-    """What private steps of C `clients` (C,) with `sizes` (C,) images need.
+    """Inputs of private steps of C `clients` (C,) with `sizes` (C,) images.
 
-    `units[i]` (m_i,) says whose each image of client i is, `chances` (C,) are what each draws from, and parameters are
-    overlaid with `blind` (C, ...) where they must know of images by what is noised only.
+    `units[i]` (m_i,) are the units of the images of client i, `chances` (C,) the sources of randomness. `blind`
+    (C, ...) replaces parameters trained without noise in the gradients of those with noise.
     """
 
     clients: Ints
@@ -75,10 +75,10 @@ class GroupNoise:
 
 
 class NoisySteps:
-    """The gradients of private steps; what is noised, and beside what, is decided here."""
+    """Gradients of private steps, for parameters with and without noise."""
 
     def __init__(self, method: Method, task: Task, settings: Settings) -> None:
-        """`settings.privacy.of_steps` holds."""
+        """Prepare private steps; requires `settings.privacy.of_steps`."""
         self._method = method
         self._task = task
         self._privacy = settings.privacy
@@ -87,11 +87,11 @@ class NoisySteps:
         self.canaries: Canaries | None = None  # of an audit
 
     def is_noised(self, name: str) -> bool:
-        """Whether a trained parameter is to be private."""
+        """True if a trained parameter gets noise."""
         return self._privacy.private or name not in self._own
 
     def untaught(self, received: Parameters) -> Parameters:
-        """What a round would begin with, beside what was `received` (C, ...), of all that learns without noise."""
+        """Return the initial values, given `received` (C, ...), of the parameters that train without noise."""
         if self._privacy.private:
             return {}
         n_clients = len(next(iter(received.values())))
@@ -102,7 +102,7 @@ class NoisySteps:
         return {name: value for name, value in start.items() if name in self._own}
 
     def blind(self, params: Parameters, received: Parameters) -> Parameters:
-        """What `params` (C, ...) are overlaid with where they must know of images by what is noised only."""
+        """Return the replacements in `params` (C, ...) of everything that depends on images without noise."""
         untaught = self.untaught(received)
         known = params | untaught
         n_clients = len(next(iter(known.values())))
@@ -119,8 +119,9 @@ class NoisySteps:
         batch: Batch,
         places: Ints,
     ) -> tuple[Tensor, Parameters]:
-        """The objective (A,) of a step of the first A clients of `group` on `batch`, the images at `places` (A, B),
-        and its gradients (A, ...) by the trained parameters `names`.
+        """Compute a step of the first A clients of `group` on `batch`, the images at `places` (A, B).
+
+        Returns the objective (A,) and its gradients (A, ...) by the trained parameters `names`.
         """
         noised = [name for name in names if self.is_noised(name)]
         others = [name for name in names if not self.is_noised(name)]
@@ -151,7 +152,7 @@ class NoisySteps:
         sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
         fit = torch.zeros(len(sizes), device=self._task.device, dtype=self._task.dtype)
         at_once = max(1, _AT_ONCE[self._task.device.type == "cuda"] // len(sizes))
-        with ot.batched_gradients(), sdpa_kernel(SDPBackend.MATH):  # others know no several directions
+        with ot.batched_gradients(), sdpa_kernel(SDPBackend.MATH):  # other backends do not support batched gradients
             for part, whose in _parts(batch, units, at_once):
                 each, *penalties = self._method.objective(self._task, current | named, received, part)
                 clipped = clipped_sums(each, leaves, whose, self._privacy.clip, chunk=at_once)
@@ -173,18 +174,18 @@ class NoisySteps:
         return objective, self._method.gradients(named, found)
 
     def released(self, sums: Parameters, chances: Sequence[Chance]) -> Parameters:
-        """The `sums` (C, ...) of a method in closed form with noise: one release, of which `chances` (C,) draw."""
+        """Add noise to the `sums` (C, ...) of a method in closed form: one release, drawn from `chances` (C,)."""
         most = self._method.sensitivity(self._task)
         return {name: total + self._noise(total, chances, most) for name, total in sums.items()}
 
     def _noise(self, like: Tensor, chances: Sequence[Chance], most: float) -> Tensor:
-        """What each client (C,) adds to a sum (C, ...), which one unit moves by `most` at most."""
+        """Draw each client's noise (C, ...) for a sum to which one unit contributes at most `most`."""
         noise = np.stack([chance.standard_normal(tuple(like.shape[1:])) for chance in chances])
         return self._privacy.noise * most * torch.from_numpy(noise).to(like.device)
 
 
 def _unit_numbers(units: Ints, places: Ints) -> Ints:
-    """Whose the images at `places` (B,) are, counted from 0 in this step; -1 stays. `units` (m,) are of all images."""
+    """Return the units of images at `places` (B,), counted from 0 in this step; -1 stays. `units` (m,) of all."""
     drawn = places >= 0
     numbers = np.full(len(places), -1, np.int64)
     numbers[drawn] = np.unique(units[places[drawn]], return_inverse=True)[1]
@@ -192,23 +193,23 @@ def _unit_numbers(units: Ints, places: Ints) -> Ints:
 
 
 def _parts(batch: Batch, units: Tensor, most: int) -> Iterator[tuple[Batch, Tensor]]:
-    """The images of at most so many units at a time, each with its own loss, and whose (C, b) they are; at least one.
+    """Yield at least one part of at most `most` units: a batch with separate losses, and its images' units (C, b).
 
-    A gradient goes back through the scores of all images of its part: parts are small, prompts are encoded for each.
+    A gradient passes through the scores of all images of its part, so parts are small, and prompts encoded for each.
     """
     clients = torch.arange(len(units), device=units.device)[:, None]
     for start in range(0, max(int(units.max()) + 1, 1), most):
         taken = (units >= start) & (units < start + most)
         at = taken.int().argsort(dim=1, descending=True, stable=True)[:, : max(1, int(taken.sum(1).max()))]
         here = taken.gather(1, at)
-        # What is not finite of one image would spoil the gradients of all.
+        # A value of one image that is not finite would affect the gradients of all.
         image = ImageFeatures(*(part[clients, at].nan_to_num(0.0, 0.0, 0.0) for part in batch.image))
         labels = torch.where(here, batch.labels.gather(1, at), -1)
         yield Batch(image, labels, apart=True), torch.where(here, units.gather(1, at) - start, -1)
 
 
 def _gradients_of(penalties: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Of terms that do not look at images; 0 where there are none."""
+    """Compute the gradients of terms that do not depend on images; 0 if there are none."""
     zeros = [torch.zeros_like(leaf) for leaf in leaves]
     total = sum((term.sum() for term in penalties), torch.zeros(()))
     if not total.requires_grad:
@@ -218,47 +219,44 @@ def _gradients_of(penalties: Sequence[Tensor], leaves: Sequence[Tensor]) -> list
 
 
 def require_noisy(method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-    """Refuse a federation whose steps cannot be made private as the settings ask."""
+    """Raise an error if the steps of a federation do not support the settings of privacy."""
     privacy = settings.privacy
     unit = show(privacy.unit)
     own = frozenset(method.private(task)) - method.publishes
     alone = not (privacy.private or method.in_closed_form or frozenset(_trained(method, task)) - own)
     reasons = {
-        'an image has a known share in its sums, a group has not: set privacy.unit = "example"': (
+        'the contribution of a group to its sums is not bounded; set privacy.unit = "example"': (
             method.in_closed_form and privacy.unit == "group"
         ),
-        "its losses without single images have no bound: set method.reg to a number": method.closed_form_rounds > 1,
-        "it looks up the training images themselves": method.uses_memory,
-        "its loss is not made of `terms`, of which each image has its own": type(method).loss is not Method.loss,
-        "in its loss images see each other (authors.batch_solver, method.variant = code)": (
+        "its leave-one-out losses are not bounded; set method.reg to a number": method.closed_form_rounds > 1,
+        "it uses the training images in predictions": method.uses_memory,
+        "it overrides `loss`, so that images have no separate `terms`": type(method).loss is not Method.loss,
+        "its loss couples the images of a batch (authors.batch_solver, method.variant = code)": (
             method.couples_images or task.authors.batch_solver
         ),
-        "in its loss images see how many others have their class: set federation.prior = 0": bool(
-            settings.federation.prior
-        ),
-        "it fine-tunes before it predicts, without noise": privacy.private and method.finetune_epochs != 0,
-        "it shares nothing: set privacy.private = true, which covers what clients keep": alone,
+        "its loss depends on class counts; set federation.prior = 0": bool(settings.federation.prior),
+        "it fine-tunes without noise before predictions": privacy.private and method.finetune_epochs != 0,
+        "it has no shared parameters; set privacy.private = true to cover private ones": alone,
     }
     for reason, holds in reasons.items():
         if holds:
-            raise FedotpError(f"privacy.unit = {unit}: cannot be promised for {method.title}: {reason}")
+            raise FedotpError(f"privacy.unit = {unit}: not supported for {method.title}: {reason}")
     if task.authors.leaked_momentum:
-        raise SettingError("authors.leaked_momentum", "true", f"false beside privacy.unit = {unit}")
+        raise SettingError("authors.leaked_momentum", "true", f"false with privacy.unit = {unit}")
     _require_settings(settings.federation, settings)
     if privacy.unit == "group" and data.train.groups is None:
-        right = '"example", or data with groups (data.groups, a column group, patient or part)'
-        raise SettingError("privacy.unit", unit, right)
+        raise SettingError("privacy.unit", unit, '"example" for data without groups (data.groups, or a column group)')
 
 
 def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
     unit = show(settings.privacy.unit)
     if settings.compute.precision == "bfloat16":
-        raise SettingError("compute.precision", '"bfloat16"', f'"float32" or "float64" beside privacy.unit = {unit}')
+        raise SettingError("compute.precision", '"bfloat16"', f'"float32" or "float64" with privacy.unit = {unit}')
     if settings.privacy.private and (rounds.holdout or rounds.holdout_clients):
-        right = "empty beside privacy.private = true: who joins later fits its own without noise"
+        right = "unset with privacy.private = true, as joining clients train without noise"
         raise SettingError("federation.holdout", show(rounds.holdout or rounds.holdout_clients), right)
     if settings.privacy.private and (prior := settings.evaluation.prior):
-        right = "0 beside privacy.private = true: predictions would show a client's class counts, which have no noise"
+        right = "0 with privacy.private = true, as predictions would reveal class counts without noise"
         raise SettingError("evaluation.prior", show(prior), right)
 
 

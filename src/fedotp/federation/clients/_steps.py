@@ -1,6 +1,4 @@
-"""The steps of local training: which image is in which batch of which client, the gradient of a step, and SGD, Adam and
-AdamW with a client axis, C independent optimizers in one.
-"""
+"""Steps of local training: batches, gradients, and SGD, Adam and AdamW as C independent optimizers in one."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -21,9 +19,9 @@ _BETA1 = 0.9
 
 
 class Step(NamedTuple):
-    """One step of the A clients still at work, the first A of a group sorted by number of steps.
+    """A step of the A clients with steps left, the first A of a group sorted by decreasing number of steps.
 
-    places: (A, B) positions in the clients' own lists of images, -1 for padding; epochs: (A,) counted from 0.
+    places: (A, B) positions in the clients' lists of images, -1 for padding; epochs: (A,) counted from 0.
     """
 
     places: Ints
@@ -31,7 +29,7 @@ class Step(NamedTuple):
 
 
 def steps_per_epoch(sizes: Ints, batch_size: int, drop_last: bool) -> Ints:
-    """Steps each client makes in an epoch (C,): the last batch may be smaller, or is dropped if it is not the only."""
+    """Return the steps of each client in an epoch (C,), without smaller last batches if `drop_last`."""
     whole = sizes // batch_size
     return np.where(drop_last & (whole > 0), whole, -(-sizes // batch_size))
 
@@ -39,9 +37,9 @@ def steps_per_epoch(sizes: Ints, batch_size: int, drop_last: bool) -> Ints:
 def local_steps(
     sizes: Ints, generators: Sequence[np.random.Generator], *, epochs: int, batch_size: int, drop_last: bool = False
 ) -> Iterator[Step]:
-    """All steps of a group of clients with `sizes` (C,) images, sorted by falling size.
+    """Yield all steps of clients with `sizes` (C,) images, in decreasing order.
 
-    Every epoch is a new random order of a client's images, drawn from its generator, cut into batches.
+    In every epoch a client's images are shuffled by its generator and divided into batches.
     """
     per_epoch = steps_per_epoch(sizes, batch_size, drop_last)
     totals = per_epoch * epochs
@@ -62,7 +60,7 @@ def local_steps(
 def step_gradients(
     method: Method, task: Task, params: Parameters, names: Sequence[str], received: Parameters, batch: Batch
 ) -> tuple[Tensor, Parameters]:
-    """The objective of each client (C,) on `batch`, and its gradients (C, ...) by the parameters `names`."""
+    """Compute the objective (C,) of each client on `batch`, and its gradients (C, ...) by the parameters `names`."""
     leaves = {name: value.requires_grad_() for name, value in method.leaves(params, names).items()}
     loss = method.loss(task, params | leaves, received, batch)
     found = torch.autograd.grad(loss.sum(), list(leaves.values()))
@@ -70,20 +68,16 @@ def step_gradients(
 
 
 def fresh_state(settings: OptimizerSettings, params: Parameters) -> Parameters:
-    """The optimizer's memory before the first step, named after the parameters it belongs to; their leading axes.
-
-    For parameters (C, ...) it is that of C clients, for parameters without a client axis that of one.
-    """
+    """Return the initial optimizer state of parameters with or without a client axis, named after them."""
     of_sgd = ["momentum"] if settings.momentum else []
     names = of_sgd if settings.name == "sgd" else ["first", "second"]
     return {f"{name}.{param}": torch.zeros_like(value) for param, value in params.items() for name in names}
 
 
 class Optimizer:
-    """C optimizers over `params` (C, ...), which `step` changes in place.
+    """C optimizers of `params` (C, ...), changed in place, equivalent to SGD, Adam and AdamW in torch.optim.
 
-    The updates are those of SGD, Adam and AdamW in torch.optim. Clients make different numbers of steps: sorted by
-    them, those still at work are the first ones, and `step` takes the gradients of these only.
+    Clients are sorted by decreasing number of steps, and `step` takes the gradients of the first ones only.
     """
 
     def __init__(
@@ -96,10 +90,10 @@ class Optimizer:
         *,
         half: bool = False,
     ) -> None:
-        """`state` (C, ...) as `fresh_state` makes it; `steps` (C,) steps made before (Adam corrects for few).
+        """Continue from `state` (C, ...), initially that of `fresh_state`, after `steps` (C,).
 
-        `rate` are factors on the learning rate, by the parameter's name. With `half`, gradients, parameters and state
-        are rounded to float16 in every step.
+        `rate` are factors of the learning rate by parameter name. With `half`, gradients, parameters and state are
+        rounded to float16 in every step.
         """
         assert settings.name != "own", "settings must be `of` a method"
         self.settings = settings
@@ -111,9 +105,9 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, gradients: Parameters, lr: float | Tensor, active: Tensor | None = None) -> None:
-        """One step of the first A clients, with gradients (A, ...); those not `active` (A,) stay as they are.
+        """Make a step of the first A clients with gradients (A, ...), except for those not `active` (A,).
 
-        `lr` is of all clients, or (C,) of each.
+        `lr` is common, or (C,) of each client.
         """
         n = len(next(iter(gradients.values())))
         for name, gradient in gradients.items():
@@ -147,7 +141,7 @@ class Optimizer:
             gradient = gradient.add(param, alpha=self.settings.weight_decay)
         first, second = (self.state[f"{kind}.{name}"][: len(param)] for kind in ("first", "second"))
         step = (self.steps[: len(param)] + 1).double().view(-1, *[1] * (param.dim() - 1))
-        # In float64: 1 - 0.999 has only four digits in float32.
+        # In float64, because 1 - 0.999 has only four digits in float32.
         beta2 = self.settings.beta2
         few_first, few_second = ((1 - beta**step).to(param.dtype) for beta in (_BETA1, beta2))
         first.lerp_(gradient, 1 - _BETA1)
@@ -161,20 +155,20 @@ class Optimizer:
 
 
 def _along(gradient: Tensor, lr: float | Tensor) -> float | Tensor:
-    """The learning rate as it is multiplied with gradients (A, ...)."""
+    """Return the learning rate in a shape that broadcasts with gradients (A, ...)."""
     if not isinstance(lr, Tensor) or lr.dim() == 0:
         return lr
     return lr[: len(gradient)].view(-1, *[1] * (gradient.dim() - 1))
 
 
-# Where images lie on the GPU: each step is a recorded graph, made without waiting for it ------------------------
+# Images on the GPU: each step is a CUDA graph, launched without synchronisation ---------------------------------
 
 
 class Buffers:
-    """What C clients hold while they train, in tensors that stay where they are.
+    """State of C clients in training, in fixed tensors.
 
-    `rows` (C, B), `crops` (C,) and `active` (C,) say what the next step is, `lr` (C,) how long; `total` (C,) sums the
-    objective times the images it is of.
+    `rows` (C, B), `crops` (C,), `active` (C,) and `lr` (C,) define the next step; `total` (C,) sums the objective times
+    the number of images.
     """
 
     def __init__(
@@ -198,7 +192,7 @@ class Buffers:
     def load(
         self, params: Parameters, received: Parameters, stepper: Optimizer, lr: float | Tensor, prior: Tensor | None
     ) -> None:
-        """Put a round's beginning into the tensors."""
+        """Load the start of a round into the tensors."""
         if self.prior is not None and prior is not None:
             self.prior.copy_(prior)
         pairs = [(self.params, params), (self.received, received), (self.stepper.state, stepper.state)]
@@ -211,10 +205,10 @@ class Buffers:
 
 
 class ResidentTrainer:
-    """Makes the steps of a round by replaying recorded ones.
+    """Training of a round by replaying captured steps.
 
-    A step is of the first A of C clients, A one of few numbers (C, half of it, ...), so that few are recorded; clients
-    that have made all their steps do not move. A method whose step cannot be recorded is left to the plain path.
+    A step covers the first A of C clients, with A in C, C / 2, ..., to limit the number of captures; clients without
+    steps left are inactive. A method whose step cannot be captured uses the ordinary path.
     """
 
     def __init__(self, method: Method, task: Task, images: ResidentImages, batch_size: int) -> None:
@@ -237,9 +231,9 @@ class ResidentTrainer:
     ) -> Tensor | None:
         """Make steps on images `rows`, (A, B) each, in `crops`, (A,) each; `params` and `stepper` change in place.
 
-        `prior` (C, K) is added to logits; of one trainer all are given one, or none is.
+        `prior` (C, K) is added to logits; a trainer must always get one, or never.
 
-        Returns the sums (C,) of objective times images, or None where nothing was done: the step cannot be recorded.
+        Returns the sums (C,) of objective times images, or None, without any change, if the step cannot be captured.
         """
         n_clients = len(stepper.steps)
         width = min(self._batch_size, -(-max(each.shape[1] for each in rows) // 8) * 8)
@@ -276,14 +270,14 @@ class ResidentTrainer:
         loss, gradients = step_gradients(self._method, self._task, current, names, received, batch)
         active = buffers.active[:n]
         buffers.stepper.step(gradients, buffers.lr, active)
-        counted = (batch.labels >= 0).sum(1)  # none of a client that is not active
+        counted = (batch.labels >= 0).sum(1)  # 0 for an inactive client
         buffers.total[:n] += loss.detach() * counted
 
 
 def _planned(
     rows: Sequence[Ints], crops: Sequence[Ints], n_clients: int, width: int
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Rows (S, C, B), crops (S, C) and who is active (S, C) in S steps."""
+    """Return rows (S, C, B), crops (S, C) and active clients (S, C) of S steps."""
     all_rows = np.full((len(rows), n_clients, width), -1, np.int64)
     all_crops = np.zeros((len(rows), n_clients), np.int64)
     active = np.zeros((len(rows), n_clients), bool)

@@ -1,4 +1,4 @@
-"""The server's half of a round: what updates do to the shared parameters, and the privacy that this spends."""
+"""Server: aggregation of updates into the shared parameters, and accounting of privacy."""
 
 from fedotp.federation.server._privacy import Accountant as Accountant
 from fedotp.federation.server._rule import Updates as Updates

@@ -1,4 +1,4 @@
-"""Accounting: the privacy that simulated clients have spent, from how often each has answered."""
+"""Accounting of the privacy that simulated clients have spent."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,18 +11,18 @@ from fedotp.privacy import epsilon
 
 
 class Accountant:
-    """The privacy that clients of a simulation spend; the seed decides which of them answer in which round.
+    """Privacy spent by the clients of a simulation, in which the seed determines the answers of each round.
 
-    A step of training, or with unit "site" an average, is a release. Clients differ in their sampling rates, and so in
-    what they spend; the guarantee for all is the largest epsilon. The number of a client's images is not hidden.
+    A training step, or with unit "site" an average, is a release. Clients have different sampling rates and so spend
+    different amounts; the guarantee for all is the largest epsilon. The numbers of images are not protected.
 
-    Nothing is stored. A round that is repeated after a kill releases the same bits again, which spends nothing.
+    Nothing is stored. A round repeated after a crash releases the same numbers again, which spends nothing.
     """
 
     def __init__(
         self, settings: Settings, names: tuple[str, ...], sizes: Ints, who_answers: Callable[[int], Ints]
     ) -> None:
-        """Of clients with `sizes` (n,) images; `who_answers` gives those (C,) of a round, counted from 0."""
+        """Account for clients with `sizes` (n,) images; `who_answers` returns the clients (C,) of a round from 0."""
         self._settings = settings
         self._privacy = settings.privacy
         self._names = names
@@ -31,24 +31,24 @@ class Accountant:
         self._counted = (0, np.zeros(len(sizes), np.int64))
 
     def epsilon(self, rounds: int) -> float | None:
-        """The largest epsilon of a client after so many rounds; None where nothing is promised."""
+        """Return the largest epsilon of a client after `rounds`; None without privacy."""
         if self._privacy.unit == "none" or not self._privacy.noise:
             return None
         return max((self._epsilon(*of) for of in self._different(rounds)), default=0.0)
 
     def has_room(self, rounds: int) -> bool:
-        """Whether so many rounds do not exceed the budget."""
+        """True if `rounds` do not exceed the budget."""
         spent = self.epsilon(rounds) if self._privacy.epsilon else None
         return spent is None or spent <= self._privacy.epsilon
 
     def require_room(self) -> None:
-        """Refuse a budget that not even one round fits in."""
+        """Require a budget for at least one round."""
         once = self.epsilon(1)
         if once is not None:
             self._privacy.require_room(once)
 
     def facts(self, rounds: int) -> dict[str, Any]:
-        """What was promised, and spent in so many rounds; nothing where nothing is, no epsilon without noise."""
+        """Return the guarantee and the privacy spent in `rounds`; empty without privacy, no epsilon without noise."""
         privacy = self._privacy
         if privacy.unit == "none":
             return {}
@@ -60,7 +60,7 @@ class Accountant:
         return facts
 
     def _answers(self, rounds: int) -> Ints:
-        """In how many of the first `rounds` each client (n,) answers, or with unit "site" an average is made."""
+        """Count the answers of each client (n,) in the first `rounds`, or with unit "site" the averages."""
         done, counts = self._counted if self._counted[0] <= rounds else (0, np.zeros_like(self._sizes))
         counts = counts.copy()
         for round_ in range(done, rounds):
@@ -73,7 +73,7 @@ class Accountant:
         return counts
 
     def _different(self, rounds: int) -> set[tuple[int, int]]:
-        """Sizes, and rounds answered, that there are."""
+        """Return the different pairs of sizes and numbers of answers."""
         return {(int(n), int(times)) for n, times in zip(self._sizes, self._answers(rounds), strict=True)}
 
     def _releases(self, n: int, times: int) -> int:

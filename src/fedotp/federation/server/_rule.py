@@ -1,23 +1,22 @@
-"""Robust rules: what becomes of the updates of a round before they are averaged.
+"""Robust rules, applied to the updates of a round before averaging.
 
-With x the server's parameters, u_1 .. u_n the updates of a round, each as one long vector, and f of them assumed to be
-bad, the method averages, by `rule`,
+With x the server's parameters, u_1 .. u_n the updates of a round, each as one vector, and f of them assumed to be
+malicious, the method averages, by `rule`,
 
-    average      u_1 .. u_n as they are                                                      Eq. 4
-    bounded      x + (u_i - x) min(1, M / |u_i - x|): no update is longer than M, which is   [1]
-                 `bound` or, where that is 0, the median length of the round's updates
+    average      u_1 .. u_n                                                                  Eq. 4
+    bounded      x + (u_i - x) min(1, M / |u_i - x|): updates clipped to the length M, which [1]
+                 is `bound` or, if that is 0, the median length of the round's updates
     median       the median of each number                                                   [2]
     trimmed      the mean of each number without its f largest and f smallest                [2]
     krum         the update with the lowest score: the sum of its squared distances to the   [3]
-                 n - f - 2 others next to it
-    multi-krum   the m updates with the lowest scores; m is `kept` or, where that is 0,      [3]
-                 n - f
+                 n - f - 2 nearest others
+    multi-krum   the m updates with the lowest scores; m is `kept` or, if that is 0, n - f   [3]
 
-A mean of "bounded" and "multi-krum" is the method's own, by default weighted by numbers of images; the others know no
-weights, as such a number is a site's word. An update with a number that is not finite is left out first. Where too few
-are left for what a rule promises, n < 2 f + 1 of "trimmed" and n < 2 f + 3 of Krum, a round changes nothing. Of two
-equal scores the first update's counts as lower, of an even number of lengths the median is the smaller of the two in
-the middle, of an even number of updates it is their mean.
+"bounded" and "multi-krum" use the method's average, by default weighted by numbers of images; the other rules are
+unweighted, because these numbers are unverified. Updates that are not finite are discarded first. A round with too few
+updates for the guarantee of a rule, n < 2 f + 1 for "trimmed" and n < 2 f + 3 for Krum, is skipped. Ties of scores go
+to the first update. The median of an even number of lengths is the smaller of the middle two, the median of an even
+number of updates their mean.
 
 [1] Sun et al.: Can you really backdoor federated learning?, 2019.
 [2] Yin et al.: Byzantine-robust distributed learning: towards optimal statistical rates, ICML 2018.
@@ -37,19 +36,19 @@ from fedotp.methods import Parameters
 
 
 class Updates(NamedTuple):
-    """What C clients sent: their numbers (C,), parameters (C, ...) and weights (C,)."""
+    """Updates of C clients: their numbers (C,), parameters (C, ...) and weights (C,)."""
 
     clients: Tensor
     params: Parameters
     weights: Tensor
 
     def rows(self, at: Tensor) -> "Updates":
-        """Those at `at`, places or a mask."""
+        """Return the updates at `at`, indices or a mask."""
         return Updates(self.clients[at], {name: value[at] for name, value in self.params.items()}, self.weights[at])
 
 
 class Rule:
-    """Makes of the updates of a round those that are averaged.
+    """Rule that turns the updates of a round into those to average.
 
     Examples:
         >>> rule = Rule(ServerStepSettings(rule="median"))
@@ -63,39 +62,39 @@ class Rule:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all updates are averaged as they are."""
+        """True for the plain average."""
         return self.settings.rule == "average"
 
     def n_bad(self, n: int) -> int:
-        """f, how many of n updates are assumed to be bad."""
+        """Return f, the number of n updates that are assumed to be malicious."""
         assumed = self.settings.malicious
         return int(assumed) if assumed >= 1 or not assumed else max(1, int(assumed * n))
 
     def least(self, n: int) -> int:
-        """How many updates it takes, where the f of n are assumed to be bad."""
+        """Return the number of updates that the rule needs with f for n updates."""
         more = {"trimmed": 1, "krum": 3, "multi-krum": 3}.get(self.settings.rule)
         return 1 if more is None else 2 * self.n_bad(n) + more
 
     def require(self, n_clients: int) -> None:
-        """Refuse a rule that needs more clients in a round than there are."""
+        """Require enough clients in a round for the rule."""
         if n_clients < (least := self.least(n_clients)):
             raise FedotpError(
                 f'server.rule = "{self.settings.rule}": needs at least {least} clients in a round if '
-                f"{self.n_bad(n_clients)} of them may be bad (server.malicious), and there are {n_clients}; "
-                '"median" and "bounded" need fewer'
+                f"{self.n_bad(n_clients)} of them may be malicious (server.malicious), but there are {n_clients}; "
+                'use "median" or "bounded", which need fewer'
             )
 
     def chosen_of(self, averaged: Updates | None) -> Ints | None:
-        """Whose updates were `averaged`, where the rule chooses among them; None where it does not."""
+        """Return the clients whose updates were `averaged`, for rules that choose; None for others."""
         if self.settings.rule not in ("krum", "multi-krum"):
             return None
         return np.empty(0, np.int64) if averaged is None else averaged.clients.cpu().numpy()
 
     @torch.no_grad()
     def __call__(self, server: Parameters, sent: Updates) -> Updates | None:
-        """What is averaged of what was sent; None where too few updates are left.
+        """Return the updates to average; None if there are too few.
 
-        The median of updates, and their trimmed mean, is one update, which no single client has sent.
+        A median or trimmed mean is returned as a single update.
         """
         if self.is_plain:
             return sent
@@ -126,7 +125,7 @@ class Rule:
         return shorter
 
     def _chosen(self, params: Parameters) -> Tensor:
-        """The places of the updates with the lowest scores, in ascending order."""
+        """Return the indices of the updates with the lowest scores, in ascending order."""
         flat = _flat(params).double()
         n = len(flat)
         f = self.n_bad(n)
@@ -137,10 +136,10 @@ class Rule:
 
 
 def _flat(params: Parameters) -> Tensor:
-    """All parameters of each client as one vector: (C, ...) to (C, P)."""
+    """Flatten all parameters (C, ...) of each client into one vector: (C, P)."""
     return torch.cat([value.flatten(1) for value in params.values()], dim=1)
 
 
 def _finite(params: Parameters) -> Tensor:
-    """Whose numbers are all finite: (C,)."""
+    """Return a mask (C,) of the clients whose parameters are finite."""
     return _flat(params).isfinite().all(1)

@@ -14,14 +14,14 @@ from fedotp.federation.server._step import ServerStep
 from fedotp.methods import IMAGES, Method, Parameters, Task
 
 Release = Callable[[Parameters, Sequence[Parameters], int, int], Parameters]
-"""The private average of updates of the server's parameters, n expected, in a round counted from 1."""
+"""Function that computes the private average of updates: server parameters, updates, expected number, round from 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """What a round's updates did: `chosen` are the clients whose updates a robust rule chose, None under other rules.
+    """Result of a round: `chosen` are the clients whose updates a robust rule chose, None under other rules.
 
-    `why_not` says why the shared parameters did not change; "" where they did.
+    `why_not` is the reason why the shared parameters did not change; "" if they did.
     """
 
     chosen: Ints | None = None
@@ -29,18 +29,18 @@ class Accepted:
 
 
 class Server:
-    """The shared parameters x of a federation, and what the updates of a round do to them.
+    """The shared parameters x of a federation and their updates.
 
     With u_i the parameters that client i of the round's clients C_t sends, and m_i its number of images,
 
-        u_i   become those that the robust rule leaves                       `Rule`
-        x' =  sum_i m_i u_i / sum_i m_i    (a method may say otherwise)      Eq. 4, `Method.aggregate`
+        u_i   are replaced by the robust rule                                `Rule`
+        x' =  sum_i m_i u_i / sum_i m_i    (unless the method overrides it)  Eq. 4, `Method.aggregate`
         x  =  the server step from x towards x'; x' itself by default        `ServerStep`
 
-    Under `privacy.unit = "site"`, x' is the private average instead. A secure sum delivers x', and no u_i. If fewer
-    than `federation.min_clients` answer, or too few updates are left for the rule, x stays as it is.
+    With `privacy.unit = "site"`, x' is the private average instead. A secure sum returns x', but no u_i. If there are
+    fewer than `federation.min_clients` answers, or too few updates for the rule, x does not change.
 
-    `params` and the state of `step` are all that a checkpoint has to save.
+    `params` and the state of `step` are the complete state for a checkpoint.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Server:
         *,
         release: Release | None = None,
     ) -> None:
-        """The server of `n_clients`, of which `n_members` have training images, before the first round.
+        """Create the server of `n_clients`, of which `n_members` have training images.
 
-        `release` makes the private averages of `privacy.unit = "site"`.
+        `release` computes the private averages of `privacy.unit = "site"`.
         """
         self.method = method
         self.params = method.shared(task, n_clients)
@@ -69,31 +69,31 @@ class Server:
             self.rule.require(self._rounds.n_sampled(n_members))
         if settings.privacy.unit == "site":
             if self._why_no_average:
-                raise FedotpError(f'privacy.unit = "site": {method.title} has no average to protect this way')
+                raise FedotpError(f'privacy.unit = "site": not supported for {method.title}, which has no average')
             if not self.rule.is_plain:
-                right = '"average" beside privacy.unit = "site", whose noise is for a sum of all updates'
+                right = '"average" with privacy.unit = "site", whose noise is for the sum of all updates'
                 raise SettingError("server.rule", show(self.rule.settings.rule), right)
 
     @property
     def _why_no_average(self) -> str:
-        """What the method's server does instead of averaging; "" where it averages."""
+        """Reason why the method's server does not average; "" if it does."""
         if not self.params:
-            return "averages nothing"
+            return "has no shared parameters"
         if self.method.in_closed_form and not self.method.averages:
             return "needs the sums of each client"
-        return "keeps what each client sends" if self.method.knows_clients(self._task) else ""
+        return "stores the parameters of each client" if self.method.knows_clients(self._task) else ""
 
     def require_average(self, key: str) -> None:
-        """Refuse the setting `key` for a method whose server does not average."""
+        """Raise an error for the setting `key` if the method's server does not average."""
         if why := self._why_no_average:
             raise FedotpError(f"{key}, as the server of {self.method.title} {why}")
 
     def send(self, clients: Tensor | None, n: int) -> Parameters:
-        """What the server sends to `clients` (n,), or to n clients that it does not know (None): (n, ...)."""
+        """Return the messages (n, ...) to `clients` (n,), or to n new clients (None)."""
         return self.method.send(self.params, clients, n)
 
     def accept(self, sent: Updates, round_: int) -> Accepted:
-        """Do what the updates of a round, counted from 0, do to the shared parameters."""
+        """Apply the updates of a round, counted from 0, to the shared parameters."""
         n = len(sent.clients)
         if n < self._rounds.min_clients:
             return self._unchanged(f"{n} updates, fewer than {self._rounds.min_clients}")
@@ -109,9 +109,9 @@ class Server:
         return Accepted(self.rule.chosen_of(averaged))
 
     def accept_average(self, average: Parameters, sent: Parameters, n_examples: int = 0) -> None:
-        """Step towards the `average` of what was `sent`; parameters that are not in it stay as they are.
+        """Step towards the `average` of the parameters `sent`; others do not change.
 
-        `n_examples` is the number that it is of, 0 where that is not known.
+        `n_examples` is the number of examples in the average, 0 if unknown.
         """
         if IMAGES in self.params:
             average = {**average, IMAGES: self.params[IMAGES].new_tensor(n_examples)}
@@ -119,14 +119,14 @@ class Server:
         self.params = self.step(self.params, {**self.params, **average}, sent)
 
     def _accept_private(self, release: Release, sent: Updates, round_: int) -> None:
-        """The step is made with what is public, and spends no more privacy."""
+        """Step towards the private average; the step is post-processing and spends no more privacy."""
         everyone = round_ == 0 and self._rounds.first_round == "all"
         n = self._n_members if everyone else self._rounds.n_sampled(self._n_members)
         updates = [dict(zip(sent.params, values, strict=True)) for values in zip(*sent.params.values(), strict=True)]
         self.accept_average(release(self.params, updates, n, round_ + 1), sent.params)
 
     def _as_learned(self, sent: Updates) -> Updates:
-        """The updates in the number format that clients learn in."""
+        """Return the updates in the clients' number format."""
         if not self._task.authors.half_precision:
             return sent
         return sent._replace(params={name: value.half() for name, value in sent.params.items()})
@@ -135,5 +135,5 @@ class Server:
         return Accepted(self.rule.chosen_of(None), why)
 
     def load(self, params: Parameters) -> None:
-        """Take other values of the same shared parameters, to this server's device and types."""
+        """Load values of the shared parameters, converted to this server's device and types."""
         self.params = {name: value.to(self.params[name]) for name, value in params.items()}

@@ -1,21 +1,20 @@
-"""The server's step: what becomes of the average of a round.
+"""The server's optimizer, applied to the average of a round.
 
-With x_t the server's parameters and x' what the method's `aggregate` makes of a round's uploads, Delta_t = x' - x_t is
-the round's pseudo-gradient: the direction in which the clients together want to go. The next x_{t+1} is, by name,
+With x_t the server's parameters and x' the result of the method's `aggregate`, Delta_t = x' - x_t is the
+pseudo-gradient of the round. The next x_{t+1} is, by name,
 
-    average    x'                                 FedAvg: Eq. 4 as it is, nothing is remembered
+    average    x'                                 FedAvg: Eq. 4, without state
     momentum   x_t + eta m_t                      FedAvgM [1]
                m_t = beta m_{t-1} + Delta_t
     adam       x_t + eta m_t / (sqrt(v_t) + tau)  FedAdam [2]
                m_t = beta_1 m_{t-1} + (1 - beta_1) Delta_t
                v_t = beta_2 v_{t-1} + (1 - beta_2) Delta_t^2
-    yogi       as adam, with                      FedYogi [2]
+    yogi       like adam, with                    FedYogi [2]
                v_t = v_{t-1} - (1 - beta_2) Delta_t^2 sign(v_{t-1} - Delta_t^2)
 
-from m = 0 and v = tau^2, the least that [2] allows (Algorithm 2). [1] has eta = 1. As in [2], nothing corrects for the
-first rounds, in which m is still small. Flower's strategies differ: their v starts from 0, and FedAdam's eta is
-multiplied by sqrt(1 - beta_2^(t+1)) / (1 - beta_1^(t+1)) in round t = 1, 2, ...; FedAvgM is the same, and both are
-that of torch.optim.SGD.
+starting from m = 0 and v = tau^2, the minimum in [2] (Algorithm 2). [1] has eta = 1. As in [2], there is no bias
+correction. Flower's strategies differ: their v starts from 0, and FedAdam's eta is multiplied by
+sqrt(1 - beta_2^(t+1)) / (1 - beta_1^(t+1)) in round t = 1, 2, ...; FedAvgM is the same, and equals torch.optim.SGD.
 
 [1] Hsu, Qi, Brown: Measuring the effects of non-identical data distribution for federated visual classification, 2019.
 [2] Reddi et al.: Adaptive federated optimization, ICLR 2021.
@@ -38,10 +37,10 @@ _REMEMBERED: dict[str, tuple[str, ...]] = {
 
 
 class ServerStep:
-    """Makes a server's next parameters of what it has and of the average of a round.
+    """The server's optimizer.
 
-    `state` is what the step remembers from round to round, in float64, named after what it is and the parameter it
-    belongs to ("momentum.shared"). A round in which nothing is averaged makes no step.
+    `state` is kept from round to round, in float64, with names of kind and parameter ("momentum.shared"). A round
+    without an average makes no step.
 
     Examples:
         >>> step = ServerStep(ServerStepSettings("momentum", momentum=0.5))
@@ -58,10 +57,10 @@ class ServerStep:
 
     @torch.no_grad()
     def __call__(self, server: Parameters, aggregated: Parameters, uploaded: Collection[str]) -> Parameters:
-        """The server's next parameters, of those it has and those that `aggregate` makes of what was `uploaded`.
+        """Return the server's next parameters from its current ones and the `aggregated` ones of the `uploaded` names.
 
-        A step is made with what is averaged: floating-point numbers that both clients and server have by the same name.
-        All else, such as the prompts that FedAMP's server keeps for its clients, is what `aggregate` says.
+        The step applies to averaged parameters: floating-point ones that both clients and server have by the same name.
+        Others, such as the clients' prompts at FedAMP's server, are taken from `aggregated`.
         """
         if self.settings.name == "average":
             return aggregated
@@ -69,7 +68,7 @@ class ServerStep:
         return {**aggregated, **{name: self._stepped(name, server[name], aggregated[name]) for name in averaged}}
 
     def fits(self, state: Parameters, server: Parameters) -> bool:
-        """Whether this step, on these parameters, can go on from `state`."""
+        """True if this optimizer can continue from `state` on these parameters."""
         shapes = {
             f"{kind}.{name}": value.shape for name, value in server.items() for kind in _REMEMBERED[self.settings.name]
         }

@@ -1,4 +1,4 @@
-"""Testing: what models predict for which images, and how well."""
+"""Testing: predictions of models, their evaluation, and views."""
 
 from fedotp.federation._data import log_frequencies as log_frequencies
 from fedotp.federation.testing._evaluation import Evaluation as Evaluation

@@ -1,6 +1,4 @@
-"""Predictions of the clients' classifiers on their own test images, and how well clients classify: from these, or from
-what real sites report.
-"""
+"""Predictions of the clients' classifiers on their test images, and evaluations of these or of real sites' reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +19,7 @@ from fedotp.federation.testing._predict import Predictor, ResidentTester
 from fedotp.methods import Method, Parameters, Task
 
 STRENGTHS = tuple(step / 10 for step in range(21))
-"""Of the class prior, among which evaluation.prior = "cv" chooses."""
+"""Candidate factors of the class prior for evaluation.prior = "cv"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,26 +34,26 @@ class Predictions:
 
     @classmethod
     def join(cls, parts: list["Predictions"]) -> "Predictions":
-        """All lines of `parts`, one after the other."""
+        """Concatenate the lines of `parts`."""
         none = np.empty(0, np.int64)
         parts = [cls(none, none, none, none, np.empty(0)), *parts]
         columns = ("client", "row", "label", "predicted", "loss")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in columns))
 
     def at(self, at: Ints | NDArray[np.bool_]) -> "Predictions":
-        """The lines at `at`, places or a mask."""
+        """Return the lines at `at`, indices or a mask."""
         return Predictions(**{name: values[at] for name, values in vars(self).items()})
 
     def in_order(self) -> "Predictions":
-        """The same lines by client and row."""
+        """Return the lines sorted by client and row."""
         return self.at(np.lexsort((self.row, self.client)))
 
 
 class LocalTester:
-    """Tests the classifiers of clients on their own images, as `LocalTrainer` trains them."""
+    """Tests of clients' classifiers on their own images, side by side as in `LocalTrainer`."""
 
     def __init__(self, method: Method, task: Task, data: FederatedData, settings: Settings) -> None:
-        """`data` holds the images of all clients that may be asked to predict."""
+        """Prepare tests; `data` must contain the images of all clients to test."""
         self.method = method
         self.task = task
         self.data = data
@@ -66,7 +64,7 @@ class LocalTester:
         self._resident = ResidentTester(method, task, images, self.batch_size) if images and can_record else None
 
     def predictor(self, clients: Ints, params: Parameters) -> Predictor:
-        """What `clients` (C,) predict with: `params` (C, ...) and, where the method looks them up, their own images."""
+        """Return the predictor of `clients` (C,) with `params` (C, ...) and, if needed, their training images."""
         predictor = self._without_prior(clients, params)
         return replace(predictor, prior=self._prior(clients, predictor))
 
@@ -76,9 +74,9 @@ class LocalTester:
         return Predictor.of(self.method, task, params, len(clients), memory=memory)
 
     def _prior(self, clients: Ints, predictor: Predictor | None = None) -> Tensor | None:
-        """The class prior of `clients` (C, K), as strong as the settings say; None for none.
+        """Return the class prior (C, K) of `clients` with the factor in the settings; None for none.
 
-        Where the strength is to be chosen, it is by the `predictor` of these clients.
+        With "cv" the `predictor` of these clients chooses the factor.
         """
         strength: float | Tensor
         chosen, smoothing = self.settings.evaluation.prior, self.settings.evaluation.smoothing
@@ -93,7 +91,7 @@ class LocalTester:
         return strength * log_frequencies(counts, smoothing).to(self.task.device)
 
     def class_prior(self, client: int, params: Parameters) -> dict[str, Any]:
-        """The class prior of one client with `params` (1, ...), as JSON has it: strength, smoothing, counts (K,)."""
+        """Return the class prior of one client with `params` (1, ...) for JSON: strength, smoothing, counts (K,)."""
         evaluation, alone = self.settings.evaluation, np.array([client])
         strength, counts = evaluation.prior, self.data.class_counts(alone, len(self.task.classes))
         if isinstance(strength, str):
@@ -102,11 +100,10 @@ class LocalTester:
         return {"strength": strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
 
     def _strengths(self, clients: Ints, predictor: Predictor, counts: Tensor) -> Tensor:
-        """The strengths s (C,) of the prior that minimise (s - 1)^2 / 2 - log likelihood of the training images.
+        """Return the factors s (C,) of the prior that minimise (s - 1)^2 / 2 - log likelihood of the training images.
 
-        Each image is left out of the `counts` (C, K) that it is predicted with; few images leave s near 1. What the
-        predictor learned from an image stays: one that has memorised its images takes the prior for less than it is
-        worth.
+        Each image is excluded from the `counts` (C, K) for its prediction, but not from the training of the predictor:
+        one that has memorised its images underestimates the prior. With few images s is close to 1.
         """
         train, smoothing = self.data.train, self.settings.evaluation.smoothing
         sizes = train.sizes(clients)
@@ -126,7 +123,7 @@ class LocalTester:
         return strengths[losses.argmin(0)]
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
-        """What `clients` (C,) predict with `params` (C, ...) for their test images."""
+        """Predict the test images of `clients` (C,) with `params` (C, ...)."""
         falling = np.argsort(-self.data.test.sizes(clients), kind="stable")
         rows = list(self._batches(clients[falling]))
         order = torch.from_numpy(falling).to(self.task.device)
@@ -135,12 +132,12 @@ class LocalTester:
             found = self._resident.predict(params, order, rows, self._prior(clients))
         if found is None:
             found = self._plain(self.predictor(clients, params).rows(order), rows)
-        return Predictions.join(  # only here the host waits for a GPU
+        return Predictions.join(  # the only GPU synchronisation
             [self._lines(clients[falling], *part) for part in zip(rows, *found, strict=True)]
         )
 
     def _batches(self, clients: Ints) -> Iterator[Ints]:
-        """Rows (A, B) of the test images of `clients`, sorted by falling number of these, -1 for padding."""
+        """Yield rows (A, B) of the test images of `clients`, in decreasing order of their numbers; -1 for padding."""
         sizes = self.data.test.sizes(clients)
         for start in range(0, int(sizes.max(initial=0)), self.batch_size):
             n_active = int((sizes > start).sum())
@@ -149,7 +146,7 @@ class LocalTester:
             yield self.data.test.rows(clients[:n_active], places)
 
     def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
-        """Predicted classes and losses of each batch, (A, B)."""
+        """Return predicted classes and losses of each batch, (A, B)."""
         predicted, losses = [], []
         for rows in batches:
             image, labels = self._read(rows)
@@ -159,7 +156,7 @@ class LocalTester:
         return predicted, losses
 
     def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
-        """Features and labels of `rows` (A, B); images that all clients are shown are read once."""
+        """Read features and labels of `rows` (A, B); images common to all clients are read once."""
         alike = len(rows) > 1 and bool((rows == rows[0]).all())
         image, labels = self.data.test.read(
             rows[:1] if alike else rows, 0, self.task.device, self.task.dtype, self.method.needs
@@ -169,7 +166,7 @@ class LocalTester:
         return image, labels.expand(len(rows), -1)
 
     def _lines(self, clients: Ints, rows: Ints, predicted: Tensor, loss: Tensor) -> Predictions:
-        """The lines of the images `rows` (A, B) of the first A `clients`, -1 for padding."""
+        """Return the lines of the images `rows` (A, B) of the first A `clients`, -1 for padding."""
         real = rows >= 0
         return Predictions(
             client=np.broadcast_to(clients[: len(rows), None], rows.shape)[real],
@@ -182,11 +179,10 @@ class LocalTester:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How well the clients `clients` (C,) classify their own test images.
+    """Metrics of `clients` (C,) on their own test images.
 
-    Per client (C,): `n` test images, and `values` by the key of each metric, nan where it is unknown.
-    Per class (K,): `class_accuracy`, nan for a class without test image. `domain_accuracy`: mean over the clients of
-    each domain.
+    Per client (C,): number `n` of test images, and `values` by metric, nan if unknown. Per class (K,):
+    `class_accuracy`, nan for a class without test images. `domain_accuracy`: by domain, over its clients.
     """
 
     clients: Ints
@@ -197,7 +193,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, predictions: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> "Evaluation":
-        """Count. Clients without test images do not appear; `domains` are those of all clients, None where mixed."""
+        """Evaluate predictions; clients without test images are omitted. `domains` are those of all clients."""
         clients, index = np.unique(predictions.client, return_inverse=True)
         label, predicted = predictions.label, predictions.predicted
         tested = Tested(index, label, predicted, predictions.loss, len(clients), n_classes)
@@ -212,7 +208,7 @@ class Evaluation:
     def of_values(
         cls, clients: Ints, n: Ints, values: dict[str, Floats], n_classes: int, domains: tuple[str | None, ...]
     ) -> "Evaluation":
-        """From the metrics of `clients` (C,) alone; nothing is known of single classes."""
+        """Create an evaluation from the metrics of `clients` (C,) alone, without values of classes."""
         by_domain = _by_domain(clients, values["accuracy"], domains)
         return cls(clients, n, values, np.full(n_classes, np.nan), by_domain)
 
@@ -222,7 +218,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> Floats:
-        """Of each client (C,)."""
+        """Accuracy of each client (C,)."""
         return self.values["accuracy"]
 
     @property
@@ -237,7 +233,7 @@ class Evaluation:
 
     @property
     def worst_decile(self) -> float:
-        """Mean accuracy of the worst tenth of the clients, at least one."""
+        """Mean accuracy of the worst 10 % of the clients, at least one."""
         k = max(1, len(self.accuracy) // 10)
         return float(np.sort(self.accuracy)[:k].mean())
 
@@ -247,7 +243,7 @@ class Evaluation:
         return float((self.accuracy * self.n).sum() / self.n.sum())
 
     def totals(self) -> dict[str, float]:
-        """The numbers over clients, of a metric the mean of those that are known."""
+        """Return aggregates over clients: statistics of accuracy, and the mean of known values of each metric."""
         known = {key: values[~np.isnan(values)] for key, values in self.values.items()}
         return {
             "accuracy": self.mean,
@@ -259,11 +255,11 @@ class Evaluation:
         }
 
     def of_client(self, place: int) -> dict[str, float]:
-        """The known metrics of the client at `place` among `clients`."""
+        """Return the known metrics of the client at index `place` of `clients`."""
         return {key: float(values[place]) for key, values in self.values.items() if not np.isnan(values[place])}
 
     def domains(self) -> dict[str, dict[str, float]]:
-        """Mean and standard deviation of accuracy over the clients of each domain."""
+        """Return the mean and standard deviation of accuracy over the clients of each domain."""
         return {
             name: {"accuracy": mean, "accuracy_std": std, "clients": n}
             for name, (mean, std, n) in self.domain_accuracy.items()
@@ -271,7 +267,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Evaluation":
-        """Read what `as_dict` gives; a metric that is not in it, from before there was such a one, is nan."""
+        """Parse the result of `as_dict`; metrics missing in older results are nan."""
         domains = values["domains"].items()
         unknown = [None] * len(values["clients"])
         return cls(
@@ -283,7 +279,7 @@ class Evaluation:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON has it; null stands for an unknown metric, and a class without test image."""
+        """Return everything for JSON; null for an unknown metric and for a class without test images."""
         return {
             **self.totals(),
             "clients": self.clients.tolist(),
@@ -295,7 +291,7 @@ class Evaluation:
 
 
 def _by_domain(clients: Ints, accuracy: Floats, domains: tuple[str | None, ...]) -> dict[str, tuple[float, float, int]]:
-    """Mean, standard deviation and number of the accuracies (C,) of the `clients` (C,) of each domain."""
+    """Return mean, standard deviation and number of the accuracies (C,) of `clients` (C,) by domain."""
     groups: dict[str, list[float]] = {}
     for client, value in zip(clients, accuracy, strict=True):
         domain = domains[client]

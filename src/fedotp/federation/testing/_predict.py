@@ -1,4 +1,4 @@
-"""The one predictor: what C clients make of images. A simulator has many clients, a site and a classifier one."""
+"""Predictor of C clients, common to simulations (many clients), sites and classifiers (one)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from fedotp.methods import Batch, Dial, Kind, Memory, Method, Parameters, Task
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """The classifiers of C clients, the text tower's work done.
+    """The classifiers of C clients, with encoded prompts.
 
     Attributes:
-        params: (C, ...) what the clients predict with, by the method's names.
+        params: (C, ...) the clients' parameters, by the method's names.
         classes: (C, N, K, e) class features of length 1.
-        kinds: (N,) what the prompts are.
-        memory: of the clients' training images, for methods that look them up.
-        prior: (C, K) is added to the logarithms of the probabilities: a multiple of the logarithms of the clients' own
-            class frequencies; None where it is not used.
+        kinds: (N,) kinds of the prompts.
+        memory: the clients' training images, for methods with `uses_memory`.
+        prior: (C, K), added to log-probabilities: a multiple of the logarithms of the clients' class frequencies; None
+            for none.
     """
 
     method: Method
@@ -52,9 +52,9 @@ class Predictor:
         prior: Tensor | None = None,
         derived: Parameters | None = None,
     ) -> "Predictor":
-        """Encode the prompts that `params` (C, ...) make; `n_clients` is C, which a method without any does not say.
+        """Encode the prompts of `params` (C, ...); `n_clients` is C, which empty `params` do not determine.
 
-        `derived` (C, ...) is what the method derives from them, where that is known already.
+        `derived` (C, ...) is the result of the method's `derived`, if already known.
         """
         known = params | (method.derived(task, params, None) if derived is None else derived)
         classes = F.normalize(method.class_features(task, known), dim=-1).expand(n_clients, -1, -1, -1)
@@ -69,7 +69,7 @@ class Predictor:
         return len(self.classes)
 
     def rows(self, at: Tensor | slice) -> "Predictor":
-        """Some of the clients, in the order given."""
+        """Return the predictor of some clients, in the given order."""
         params = {name: value[at] for name, value in self.params.items()}
         memory = None if self.memory is None else self.memory.rows(at)
         prior = None if self.prior is None else self.prior[at]
@@ -79,19 +79,19 @@ class Predictor:
 
     @torch.no_grad()
     def scores(self, image: ImageFeatures, padded: Tensor | None = None) -> Tensor:
-        """Scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e); `padded` (C, B) are none."""
+        """Compute scores (C, B, K) of images, pooled (C, B, e) and tokens (C, B, V, e); `padded` (C, B) is padding."""
         unknown = torch.full(image.pooled.shape[:2], -1, device=image.pooled.device)
         batch = Batch(image, unknown, memory=self.memory, padded=padded)
         return self.method.score(self.task, self.params, batch, self.classes)
 
     def log_probabilities(self, scores: Tensor) -> Tensor:
-        """Logarithms of the probabilities (C, B, K) that scores and the prior mean (Eq. 1 and 10), in float64."""
+        """Compute log-probabilities (C, B, K) from scores and the prior (Eq. 1 and 10), in float64."""
         logits = scores.double() * self.task.logit_scale.double().exp()
         return (logits if self.prior is None else logits + self.prior[:, None]).log_softmax(-1)
 
     @torch.no_grad()
     def judge(self, image: ImageFeatures, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The predicted classes (C, B) of images, and the losses (C, B) for `labels` (C, B); -1 gives some number."""
+        """Return predicted classes (C, B) of images and losses (C, B) for `labels` (C, B), arbitrary for -1."""
         scores = self.scores(image, labels < 0)
         found = self.log_probabilities(scores)
         loss = -found.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
@@ -99,14 +99,14 @@ class Predictor:
 
     @property
     def shown(self) -> list[int]:
-        """Which of the N prompts a client is shown with: all but those of other clients."""
+        """Indices of the client's own prompts: all except those of other clients."""
         return [n for n, kind in enumerate(self.kinds) if kind != Kind.OTHERS]
 
-    # Where prompts look ------------------------------------------------------------------------------------
+    # Plans -------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def similarity(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """Cosines (C, B, V, N) of patches (C, B, V, e) and the prompts of one class of each image, `labels` (C, B)."""
+        """Compute cosines (C, B, V, N) of patches (C, B, V, e) and prompts of each image's class `labels` (C, B)."""
         clients = torch.arange(len(self), device=labels.device)[:, None]
         own = self.classes.transpose(1, 2)[clients, labels]  # (C, B, N, e)
         alone = similarity(tokens.flatten(0, 1)[:, None], own.flatten(0, 1)[:, :, None])  # (CB, 1, 1, V, N)
@@ -114,14 +114,14 @@ class Predictor:
 
     @property
     def matching(self) -> Matching:
-        """How images are matched with classes."""
+        """The method's rule of matching."""
         return self.method.matching
 
     @torch.no_grad()
     def plan(self, similar: Tensor, image: ImageFeatures, matching: Matching | None = None) -> Tensor:
-        """Transport plans (C, B, V, N) of images, by the method's rule or another `matching`.
+        """Compute transport plans (C, B, V, N) of images with `similarity` `similar` (C, B, V, N).
 
-        `similar` is their `similarity` (C, B, V, N).
+        `matching` replaces the method's rule.
         """
         rule = self.task.rule(matching or self.matching)
         weights = self.method.weights(self.task, self.params, image, self.classes)
@@ -129,41 +129,38 @@ class Predictor:
             weights = weights[:, None].expand(-1, similar.shape[1], -1)
         return rule.plan(similar, weights)
 
-    # Others of its kind ------------------------------------------------------------------------------------
+    # Copies ------------------------------------------------------------------------------------------------
 
     def with_matching(self, matching: Matching) -> "Predictor":
-        """The same prompts under another rule."""
+        """Return a copy with another rule."""
         options = {"rule": matching.rule, "reg": matching.reg, "mass": matching.mass}
         return replace(self, method=self.method.adjusted(**options))
 
     def with_mass(self, mass: float) -> "Predictor":
-        """The same prompts with another share of the image transported."""
+        """Return a copy with another transported share of the mass."""
         if not self.matching.has_mass:
             rule = f" with rule {self.matching.rule}" if self.matching.has_plan else ""
-            raise FedotpError(f"{self.method.title}{rule} has no mass to choose: only unbalanced transport has")
+            raise FedotpError(f"{self.method.title}{rule} has no option mass: only unbalanced transport has")
         return replace(self, method=self.method.adjusted(mass=mass))
 
     def with_dial(self, dial: Dial) -> "Predictor":
-        """The same prompts, the mass divided between global (dial 0) and local ones (1) in another way."""
+        """Return a copy with another division of the mass between global (dial 0) and local prompts (1)."""
         return replace(self, method=self.method.adjusted(dial=dial))
 
     def with_task(self, task: Task) -> "Predictor":
-        """The same prompts for another task, such as other classes."""
+        """Return a copy for another task, for example with other classes."""
         return Predictor.of(self.method, task, self.params, len(self), memory=self.memory)
 
     def with_prior(self, prior: Tensor | None) -> "Predictor":
-        """The same prompts with another class prior (C, K), or none."""
+        """Return a copy with another class prior (C, K), or none."""
         return replace(self, prior=prior)
 
 
-# Where images lie on the GPU: the text tower and each batch are recorded graphs ------------------------------
+# Images on the GPU: the text tower and each batch are CUDA graphs --------------------------------------------
 
 
 class _Buffers:
-    """What C clients predict with, in tensors that stay where they are, and the batch they are asked about.
-
-    Of parameters that are one for all clients there is one row.
-    """
+    """Parameters of C clients and their current batch, in fixed tensors; shared parameters have one row."""
 
     def __init__(
         self, params: Parameters, n_clients: int, width: int, device: torch.device, prior: Tensor | None
@@ -175,19 +172,19 @@ class _Buffers:
         self.crops = torch.zeros(n_clients, dtype=torch.long, device=device)
 
     def load(self, params: Parameters, order: Tensor, prior: Tensor | None) -> None:
-        """Put parameters (C, ...) and the class prior (C, K) into the tensors, clients in the `order` (C,) given."""
+        """Load parameters (C, ...) and the class prior (C, K) into the tensors, with clients in this `order` (C,)."""
         if self.prior is not None and prior is not None:
             self.prior.copy_(prior[order])
         for name, value in self.params.items():
             value.copy_(_once(params[name]) if len(value) == 1 else params[name][order])
 
     def expanded(self) -> Parameters:
-        """The parameters of all clients (C, ...)."""
+        """Return the parameters of all clients (C, ...)."""
         return {name: value.expand(self.n_clients, *value.shape[1:]) for name, value in self.params.items()}
 
 
 class ResidentTester:
-    """Predicts by replaying recorded graphs; what cannot be recorded is left to the plain path."""
+    """Prediction by replaying CUDA graphs; work that cannot be captured uses the ordinary path."""
 
     def __init__(self, method: Method, task: Task, images: ResidentImages, batch_size: int) -> None:
         self._method = method
@@ -202,14 +199,14 @@ class ResidentTester:
     def predict(
         self, params: Parameters, order: Tensor, batches: Sequence[Ints], prior: Tensor | None
     ) -> tuple[list[Tensor], list[Tensor]] | None:
-        """Classes and losses (A, B) of each of the `batches` (A, B), whose clients are those of `params` in `order`.
+        """Return classes and losses (A, B) of each of the `batches` (A, B), of the clients of `params` in `order`.
 
-        `prior` (C, K) is theirs, in the order of `params`; one tester is always given one, or never.
-        None where it cannot be recorded.
+        `prior` (C, K) is in the order of `params`; a tester must always get one, or never. Returns None if the work
+        cannot be captured.
         """
         if not params:
-            return None  # nothing to record: the captions of zero-shot CLIP
-        params = params | self._method.derived(self._task, params, None)  # it may wait for the GPU
+            return None  # zero-shot CLIP
+        params = params | self._method.derived(self._task, params, None)  # may synchronise with the GPU
         n_clients = len(order)
         width = max(rows.shape[1] for rows in batches)
         shapes = tuple((name, value.shape, value.stride(0) == 0) for name, value in params.items())
@@ -250,5 +247,5 @@ class ResidentTester:
 
 
 def _once(value: Tensor) -> Tensor:
-    """One row of what is the same for all clients, all rows of anything else."""
+    """Return one row of a tensor that is shared by all clients, all rows of others."""
     return value[:1] if len(value) > 1 and value.stride(0) == 0 else value

@@ -1,14 +1,14 @@
-"""Tests: which models of a federation are tested on which images.
+"""Tests of a federation: models and the images they are tested on.
 
-A model is "personal" (what each client predicts with), "global" (the method's global part) or "zero-shot" (captions,
-which have learned nothing). Images are those of
+A model is "personal" (each client's own), "global" (the method's global part) or "zero-shot" (untrained captions).
+Images and the views evaluated on them are
 
-    own          the clients' own test images                       every model; the last two are controls
-    all          images of the classes trained on, for all clients  personal: base, neighbours; global: global
-    novel        images of the novel classes, among their names     personal and global: novel
-    attacked     the clients' own images as attackers show them     personal: attack success
+    own          the clients' own test images                  every model; the last two are controls
+    all          images of the trained classes, for all        personal: base, neighbours; global: global
+    novel        images of the novel classes, with their names personal and global: novel
+    attacked     the clients' own images with the patch        personal: attack success
 
-The global model is tested once on all images; its lines are then counted for the images of each view.
+The global model is tested once on all images; each view uses its lines for the images of the view.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,17 @@ from fedotp.federation.testing._evaluation import Evaluation, LocalTester, Predi
 from fedotp.methods import Method, Parameters, Task, ZeroShot
 
 PERSONAL: Model = "personal"
-"""What each client predicts with."""
+"""Each client's own model."""
 GLOBAL: Model = "global"
-"""The method's global part, with what the server sends to a newcomer."""
+"""The method's global part, with the server's message to a new client."""
 ZERO_SHOT = "zero_shot"
-"""Captions, which have learned nothing."""
+"""Untrained captions."""
 _PRIOR = "_prior"
-"""Ends the names of models to which each client adds the prior of its own class frequencies."""
+"""Suffix of models with the prior of each client's class frequencies."""
 WITH_PRIOR = PERSONAL + _PRIOR
-"""What each client predicts with, and the prior."""
+"""Each client's own model with the prior."""
 MAJORITY = "majority"
-"""Every image is of the class most frequent in the client's training."""
+"""The most frequent class in the client's training images, for every image."""
 _ALL, _NOVEL, _SUCCESS = "images of trained classes", "images of novel classes", "attack success"
 _GLOBAL_ALL, _GLOBAL_NOVEL = f"global, {_ALL}", f"global, {_NOVEL}"
 _BEFORE = "before joining"
@@ -44,23 +44,23 @@ _NONE = np.empty(0, np.int64)
 
 
 class Federation(Protocol):
-    """The clients under test."""
+    """The tested clients."""
 
     def deployed(self, clients: Ints, *, model: str = PERSONAL) -> Iterator[tuple[Ints, Parameters]]:
-        """What `clients` predict with under a model (C, ...), in groups that fit."""
+        """Yield, in groups that fit into memory, the parameters (C, ...) with which `clients` predict under `model`."""
 
     def predict_with(
         self, clients: Ints, params: Parameters, on_images: OnImages | None = None, *, test: str = ""
     ) -> Predictions:
-        """What `clients` (C,) predict with `params` (C, ...) for the images of a `test`."""
+        """Predict the images of a `test` for `clients` (C,) with `params` (C, ...)."""
 
     def predict_new(self, clients: Ints) -> Predictions:
-        """What clients new to the federation predict before they have trained anything."""
+        """Predict the test images of new clients before any training."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """How well clients classify in one view: `classes` names to choose from, `images` different images."""
+    """Evaluation of a view: number of candidate `classes`, number of different `images`."""
 
     view: str
     model: Model
@@ -70,20 +70,20 @@ class View:
 
     @classmethod
     def of(cls, name: str, model: Model, lines: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> "View":
-        """The view `name` from the predictions in it."""
+        """Evaluate the predictions of the view `name`."""
         return cls(name, model, n_classes, len(np.unique(lines.row)), Evaluation.of(lines, n_classes, domains))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, as JSON has it."""
+        """Return everything for JSON."""
         return {**self.facts(), **self.evaluation.as_dict()}
 
     def facts(self) -> dict[str, Any]:
-        """What it is of."""
+        """Return the description of the view."""
         return {"view": self.view, "model": self.model, "classes": self.classes, "images": self.images}
 
 
 class ModelTests:
-    """The tests of a federation: `testers` by name, besides the clients' own test with the personal model."""
+    """The tests of a federation: `testers` by name, except the clients' own test with the personal model."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class ModelTests:
         novel: Novel | None = None,
         backdoor: Backdoor | None = None,
     ) -> None:
-        """Only `trained` clients are tested on images of others; images of those `held_out` stay their own."""
+        """Prepare the tests; only `trained` clients are tested on others' images, except those of `held_out` ones."""
         self._asked = frozenset(settings.evaluation.views)
         self._held_out, self._trained = held_out, trained
         self._method, self._data, self._task, self._settings = method, data, task, settings
         if "novel" in self._asked and novel is None:
-            raise FedotpError('evaluation.views has "novel": a federation has novel classes with data.classes = "base"')
+            raise FedotpError('evaluation.views contains "novel": data.classes must be "base"')
         self._novel = novel if "novel" in self._asked else None
         self.models: dict[str, Method | None] = {
             PERSONAL: method,
@@ -130,7 +130,7 @@ class ModelTests:
         return "global" in self._asked and self.models[GLOBAL] is not None
 
     def _controls(self) -> list[str]:
-        """Models tested as controls on the clients' own images: those that are not what the clients predict with."""
+        """Return the models tested as controls on the clients' own images: those that differ from the personal one."""
         is_personal = bool(self._method.private(self._task)) or self._method.finetune_epochs != 0
         possible = [ZERO_SHOT, GLOBAL] if is_personal else [ZERO_SHOT]
         models = [name for name in possible if self.models[name] is not None]
@@ -139,7 +139,7 @@ class ModelTests:
     def _tester(self, model: str, data: FederatedData, task: Task | None = None) -> LocalTester:
         method, settings = self.models[model.removesuffix(_PRIOR)], self._settings
         assert method is not None
-        if model != PERSONAL or task is not None:  # models with the prior have all of it, others and novel classes none
+        if model != PERSONAL or task is not None:  # factor 1 for models with the prior, 0 for others and novel classes
             prior = 1.0 if model.endswith(_PRIOR) else 0.0
             settings = replace(settings, evaluation=replace(settings.evaluation, prior=prior))
         return LocalTester(method, task or self._task, data, settings)
@@ -152,7 +152,7 @@ class ModelTests:
         return self._tester(model, self._shown(images, [everything] * n_clients), task)
 
     def _bound(self, model: str) -> str:
-        """Why a model cannot predict other classes; "" where it can."""
+        """Return the reason why a model cannot predict other classes; "" if it can."""
         method = self.models[model]
         assert method is not None
         return self._task.bound_to_classes or method.bound_to_classes
@@ -161,12 +161,12 @@ class ModelTests:
         return self._novel is not None and not self._bound(model)
 
     def _find_missing(self) -> list[dict[str, str]]:
-        """The views there can be no number of, and why."""
+        """Return the views that cannot be evaluated, with the reasons."""
         missing = []
         if "novel" in self._asked and (bound := self._bound(PERSONAL)):
             missing.append({"view": "novel", "model": PERSONAL, "why": bound})
         if "global" in self._asked and self.models[GLOBAL] is None:
-            why = f"{self._method.title} has no global part: nothing the server sends predicts by itself"
+            why = f"{self._method.title} has no global part: the server's parameters alone cannot predict"
             missing.append({"view": "global", "model": GLOBAL, "why": why})
         if "neighbours" in self._asked and not self._lacks(self._trained).any():
             why = "every client has training images of every class"
@@ -175,33 +175,33 @@ class ModelTests:
             missing.append({"view": _BEFORE, "model": PERSONAL, "why": "no held-out client has a test image"})
         return missing
 
-    # Which images ------------------------------------------------------------------------------------------
+    # Images ------------------------------------------------------------------------------------------------
 
     def _images_of_all(self) -> Ints:
-        """The whole test set, except for images that only clients have that did not train."""
+        """Return the test set without images that belong only to clients that did not train."""
         test, trained = self._data.test, self._trained
         away = _union([test.clients[i] for i in np.setdiff1d(np.arange(len(self._data)), trained)])
         away = np.union1d(np.setdiff1d(away, _union([test.clients[i] for i in trained])), self._data.withheld)
         return np.setdiff1d(np.arange(len(test.labels)), away)
 
     def _global_rows(self) -> Ints:
-        """What the global model is tested on: all, and where held-out clients are looked at theirs."""
+        """Return the test images of the global model: all, and those of held-out clients if their view is requested."""
         theirs = [self._data.test.clients[i] for i in self._held_out] if "holdout" in self._asked else []
         return np.union1d(self._rows, _union(theirs))
 
     def _lists(self) -> list[Ints]:
-        """Which of the images of trained classes each client is tested on."""
+        """Return the images of trained classes on which each client is tested."""
         if "base" in self._asked:
             return [self._rows] * len(self._data)
         return [self._rows[lacks] for lacks in self._lacks(np.arange(len(self._data)))]
 
     def _lacks(self, clients: Ints) -> NDArray[np.bool_]:
-        """Of which of the images for all the `clients` (C,) have no class in training: (C, n)."""
+        """Return a mask (C, n) of common test images whose class each of `clients` (C,) has no training image of."""
         train, labels = self._data.train, self._data.test.labels[self._rows]
         return np.stack([~np.isin(labels, train.labels[train.clients[i]]) for i in clients])
 
     def _shown(self, images: Images, lists: Sequence[Ints]) -> FederatedData:
-        """The federation, in which each client, or one for all, has the test images of its list."""
+        """Return a federation in which each client, or one for all, has the test images of its list."""
         data = replace(self._data, test=replace(images, clients=tuple(lists)))
         if len(lists) == len(self._data):
             return data
@@ -210,7 +210,7 @@ class ModelTests:
     # Results -----------------------------------------------------------------------------------------------
 
     def control_evaluations(self, federation: Federation, clients: Ints) -> dict[str, Evaluation]:
-        """How the controls, and the method with the prior, do on the test images of `clients` (C,)."""
+        """Evaluate the controls, and the method with the prior, on the test images of `clients` (C,)."""
         found = {MAJORITY: _majority(self._data, clients)}
         for model in (name for name in (*self.controls, WITH_PRIOR) if name in self.testers):
             parts = [
@@ -222,7 +222,7 @@ class ModelTests:
         return {model: Evaluation.of(lines, n_classes, domains) for model, lines in found.items()}
 
     def judge(self, federation: Federation, clients: Ints, images: Images) -> dict[str, Predictions]:
-        """What each model makes of the `images` of `clients` (C,): a line for each, ordered by client and row."""
+        """Return the predictions of each model for the `images` of `clients` (C,), by client and row."""
         data = replace(self._data, test=images)
         models = {**self.models, ZERO_SHOT: ZeroShot()}
         found = {}
@@ -234,10 +234,7 @@ class ModelTests:
         return found
 
     def see(self, federation: Federation, clients: Ints, on_images: OnImages | None = None) -> list[View]:
-        """The views of `clients` (C,), all but their own tests with the personal model.
-
-        Held-out clients have not joined yet.
-        """
+        """Evaluate all views of `clients` (C,) except their own tests; held-out clients have not joined yet."""
         parts: dict[str, list[Predictions]] = {}
         if personal := [test for test in (_ALL, _NOVEL, _SUCCESS) if test in self.testers]:
             for group, params in federation.deployed(clients):
@@ -254,7 +251,7 @@ class ModelTests:
         return views
 
     def _seen(self, lines: dict[str, Predictions], clients: Ints) -> list[View]:
-        """The views that follow from the predictions in each test."""
+        """Return the views of the predictions in each test."""
         views = []
         if _ALL in lines:
             views += self._of_all(lines[_ALL])
@@ -269,7 +266,7 @@ class ModelTests:
         return views
 
     def _view(self, name: str, model: Model, lines: Predictions) -> View:
-        """Count the predictions of a view of classes trained on."""
+        """Evaluate the predictions of a view of trained classes."""
         return View.of(name, model, lines, len(self._task.classes), self._data.domains)
 
     def _of_all(self, lines: Predictions) -> list[View]:
@@ -283,7 +280,7 @@ class ModelTests:
         return views
 
     def _of_global(self, lines: Predictions, clients: Ints) -> list[View]:
-        """What the global model predicts for all images, and for those of each view."""
+        """Evaluate the global model on all images, and on those of each view."""
         order = np.argsort(lines.row)
         of_all = lines.at(np.isin(lines.row, self._rows))
         test = self._data.test.clients
@@ -298,7 +295,7 @@ class ModelTests:
         return views
 
     def _assigned(self, name: str, lines: Predictions, order: Ints, clients: Ints, lists: Sequence[Ints]) -> list[View]:
-        """The global model's lines as those of `clients` (C,), each with the images of its list."""
+        """Evaluate the global model's lines as those of `clients` (C,), each with the images of its list."""
         rows = np.concatenate([*lists, _NONE])
         if not len(rows):
             return []
@@ -312,13 +309,13 @@ class ModelTests:
 
 
 def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:
-    """Each client tests those of its own images that the attack is to change, as attackers show and label them."""
+    """Return the federation with the attacked versions of each client's images, labelled as the target."""
     own = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
     return replace(data, test=Images(backdoor.test, backdoor.target, own))
 
 
 def _majority(data: FederatedData, clients: Ints) -> Predictions:
-    """The class most frequent among a client's training images, the first of several, for all its test images."""
+    """Predict the client's most frequent training class, the first in a tie, for all its test images."""
     most = [np.bincount(data.train.labels[data.train.clients[i]], minlength=1).argmax() for i in clients]
     rows = [data.test.clients[i] for i in clients]
     who, predicted = (np.repeat(values, [len(own) for own in rows]) for values in (clients, np.array(most)))

@@ -1,3 +1,3 @@
-"""Several federations at the same time, as one batched computation."""
+"""Parallel runs of several federations as one batched computation."""
 
 from fedotp.federation.together._together import Together as Together

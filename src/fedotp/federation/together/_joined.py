@@ -1,4 +1,4 @@
-"""Several federations as one: their clients in a row are a group like any other."""
+"""Several federations joined into one group of clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,16 +19,15 @@ from fedotp.methods import Need, Parameters
 Answer = LocalResult | Predictions
 
 
-class Stopped(Exception):  # noqa: N818  (nothing went wrong)
-    """Answers are not needed any more."""
+class Stopped(Exception):  # noqa: N818  (not an error)
+    """The results are not needed any more."""
 
 
 @dataclass(eq=False)
 class Job:
-    """What federation `number` waits for, unless all is `closed`.
+    """Training or, without `work`, prediction that federation `number` waits for until `closed`.
 
-    It is the training, or without `work` the prediction, of `clients` (C,): for the images of a `test`, "" for the
-    clients' own.
+    Predictions of `clients` (C,) are for the images of a `test`, "" for the clients' own.
     """
 
     number: int
@@ -40,12 +39,12 @@ class Job:
     work: LocalWork | None = None
     private: Parameters = field(default_factory=dict)
     optimizer: Parameters | None = None
-    seconds: float = 0.0  # what it took, its share of what was done for all
+    seconds: float = 0.0  # its share of the time of the joint computation
     answers: "SimpleQueue[Answer | BaseException]" = field(default_factory=SimpleQueue)
 
     @cached_property
     def turn(self) -> tuple[int, bool, str, int, tuple[str, ...]]:
-        """The smallest turn is next, and equal ones are done as one. A round's evaluation comes before its training."""
+        """Sort key: the smallest is next, equal ones are joined; a round's evaluation precedes its training."""
         if self.work is None:
             return self.federation.round, False, self.test, 0, ()
         work = self.work
@@ -53,23 +52,23 @@ class Job:
 
     @property
     def tester(self) -> LocalTester:
-        """Who is asked, of what, about which images."""
+        """Tester of the job's test."""
         return self.federation.testers[self.test]
 
     def alone(self) -> Answer:
-        """Do it alone, not joined with other jobs."""
+        """Process the job without joining it with others."""
         if self.work is None:
             return self.tester.predict(self.clients, self.params)
         return self.federation.trainer.train(self.work, self.params, self.private, self.optimizer, self.go_on)
 
     def go_on(self, _n_images: int) -> None:
-        """After every step: stop where the answer is not needed any more."""
+        """Raise `Stopped` after a step if the result is not needed any more."""
         if self.closed.is_set():
             raise Stopped
 
     @property
     def image_bytes(self) -> int:
-        """Of the features of all images in a step, at most."""
+        """Maximum bytes of the image features in a step."""
         its = self.tester
         images = its.data.test if self.work is None else its.data.train
         batch_size = its.batch_size if self.work is None else self.federation.settings.federation.batch_size
@@ -80,7 +79,7 @@ class Job:
 
 
 def can_join(first: Job, second: Job) -> bool:
-    """Whether the clients of two federations can be those of one while they train and predict."""
+    """True if the clients of two federations can train and predict as one group."""
     one, other = first.tester, second.tester
     return (
         first.test == second.test
@@ -90,12 +89,12 @@ def can_join(first: Job, second: Job) -> bool:
         and one.data.has_the_images_of(other.data)
         and first.federation.settings.in_common() == second.federation.settings.in_common()
         and one.method.side_by_side([other.method]) is not None
-        and (one.method == other.method or one.task.device.type == "cpu")  # the GPU's kernel knows one mass
+        and (one.method == other.method or one.task.device.type == "cpu")  # the GPU kernel supports one mass
     )
 
 
 class Joined:
-    """The clients of the federations of `jobs` in a row, as those of one; the jobs are all of one test."""
+    """The clients of the federations of `jobs`, joined into one; all jobs have the same test."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         testers = [job.tester for job in jobs]
@@ -118,7 +117,7 @@ class Joined:
         return LocalTrainer(self.method, self.task, self.data, self.settings)
 
     def do(self, jobs: Sequence[Job]) -> Sequence[Answer]:
-        """Train or predict for all; an answer for each."""
+        """Train or predict for all jobs; return a result for each."""
         clients = np.concatenate([start + job.clients for start, job in zip(self._starts, jobs, strict=True)])
         params = _cat([self._with_added(number, job) for number, job in enumerate(jobs)])
         ends = np.cumsum([len(job.clients) for job in jobs])
@@ -144,7 +143,7 @@ class Joined:
         return job.params | added
 
     def _learning_rates(self, works: Sequence[LocalWork]) -> float | Tensor:
-        """One for all, or (C,) of each client."""
+        """Return a common learning rate, or (C,) of each client."""
         if len({work.lr for work in works}) == 1:
             return works[0].lr
         each = [work.lr for work in works for _ in work.clients]
@@ -161,7 +160,7 @@ class Joined:
 
     def _predict(self, clients: Ints, params: Parameters, n_clients: Sequence[int]) -> list[Predictions]:
         tester = self._tester
-        if self.task.device.type == "cpu":  # a GPU would have to be waited for
+        if self.task.device.type == "cpu":  # it would synchronise with a GPU
             tester = LocalTester(self.method, self.task.side_by_side(n_clients), self.data, self._tested)
         lines = tester.predict(clients, params)
         of = np.searchsorted(self._starts, lines.client, side="right") - 1

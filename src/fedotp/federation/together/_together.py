@@ -1,9 +1,8 @@
-"""Federations side by side: what several train and predict at the same time is one batched computation.
+"""Federations side by side, whose training and prediction are one batched computation.
 
-Every federation goes its own way in a thread of its own: it samples, averages, writes its files. Only for what is
-expensive it comes to one place and waits. When all that still go are waiting, those furthest behind are served as one:
-their clients in a row are a group like any other, with seeds, learning rates and prompts of their own. So federations
-that began in different rounds, or are evaluated in different rounds, find into step.
+Every federation runs in its own thread: sampling, averaging, writing files. For training and prediction it submits a
+job and waits. When all running federations wait, those in the earliest round are joined into one group of clients with
+their own seeds, learning rates and prompts. So federations synchronise even if they start in different rounds.
 """
 
 import gc
@@ -26,12 +25,12 @@ from fedotp.federation.testing import Predictions
 from fedotp.federation.together._joined import Answer, Job, Joined, Stopped, can_join
 from fedotp.methods import Parameters
 
-_PATIENCE = 0.2  # seconds between two checks whether to wait any longer
-_CPU_BYTES = 2**25  # of features in a step: larger tensors are new memory from the system each time (measured)
+_PATIENCE = 0.2  # seconds between two checks for the end
+_CPU_BYTES = 2**25  # of features in a step: larger tensors are allocated by the system each time (measured)
 
 
 class Together:
-    """Federations that go side by side.
+    """Scheduler of federations that run side by side.
 
     Examples:
         >>> for number, error in Together().go([(one, one.run_round), (other, other.run_round)]):  # doctest: +SKIP
@@ -45,18 +44,18 @@ class Together:
         self._n_fitting = 1
 
     def go(self, works: Sequence[tuple[Clients, Callable[[], object]]]) -> Generator[tuple[int, BaseException | None]]:
-        """Do the work of every federation; yield its place among `works` when it has ended, with what went wrong.
+        """Run the work of every federation in a thread; yield its index in `works` and any error when it ends.
 
-        Each works in a thread of its own. What is expensive is done here, in the thread that iterates (on a CPU with
-        a core for each part of it); where that ends early, so do they.
+        Joint computations run in the iterating thread (on a CPU with one core for each part). If the iteration ends
+        early, so do the threads.
         """
         self._most = min(federation.group_size for federation, _ in works)
         self._n_fitting = min(federation.n_fitting for federation, _ in works)
         closed, cores = threading.Event(), Cores()
         threads = []
         for number, (federation, work) in enumerate(works):
-            federation.place = place = _Place(number, federation, self._inbox, closed)
-            threads.append(threading.Thread(target=place.live, args=(work,), daemon=True))
+            federation.executor = executor = _Executor(number, federation, self._inbox, closed)
+            threads.append(threading.Thread(target=executor.live, args=(work,), daemon=True))
         waiting: list[Job] = []
         going = len(works)
         try:
@@ -77,11 +76,11 @@ class Together:
                 thread.join()
 
     def call(self, what: Callable[[], object]) -> None:
-        """Have `what` called in the thread of `go`; for those who are in another."""
+        """Call `what` in the thread of `go`, from any thread."""
         self._inbox.put(what)
 
     def _all_wait(self, waiting: list[Job], going: int) -> "list[_End]":
-        """Take messages until all federations that are `going` are `waiting`, or have ended; return the latter."""
+        """Receive messages until all `going` federations are `waiting` or have ended; return the latter."""
         ended: list[_End] = []
         while len(waiting) + len(ended) < going:
             message = self._inbox.get()
@@ -94,11 +93,11 @@ class Together:
         return ended
 
     def _forget(self, gone: set[Clients]) -> None:
-        """Let go of what was made for groups that will not come again."""
+        """Delete cached groups of federations that have ended."""
         self._groups = {key: group for key, group in self._groups.items() if gone.isdisjoint(key[1])}
 
     def _serve(self, waiting: list[Job], cores: Cores) -> None:
-        """Do what those furthest behind wait for, and take it off the list."""
+        """Process the jobs in the earliest round and remove them from the list."""
         if not waiting:
             return
         first = min(job.turn for job in waiting)
@@ -113,9 +112,9 @@ class Together:
             cores.do([partial(self._answer, part) for part in parts[start : start + n]])
 
     def _parts(self, jobs: list[Job], at_once: int, largest: int) -> list[list[Job]]:
-        """What is done as one: `jobs` that can be joined, as many as fit, in even parts.
+        """Divide `jobs` into equal parts of jobs that can be joined and fit into memory.
 
-        `at_once` of them are done at a time; `largest` is the number of clients of the largest job.
+        `at_once` parts run at a time; `largest` is the number of clients of the largest job.
         """
         on_cpu = jobs[0].federation.task.device.type == "cpu"
         fit = max(1, self._most // at_once // largest)
@@ -132,7 +131,7 @@ class Together:
         return parts
 
     def _answer(self, jobs: list[Job]) -> None:
-        """Do `jobs` as one; where that fails, in halves, so that an error meets only those it is of."""
+        """Process `jobs` as one; after an error in halves, to isolate the jobs that cause it."""
         start = time.perf_counter()
         failure: Exception | None = None
         try:
@@ -143,7 +142,7 @@ class Together:
             if len(jobs) == 1:
                 jobs[0].answers.put(error)
                 return
-            failure = error.with_traceback(None)  # it holds all that was in memory
+            failure = error.with_traceback(None)  # the traceback references all tensors
         if failure is None:
             seconds = time.perf_counter() - start
             total = sum(len(job.clients) for job in jobs)
@@ -161,7 +160,7 @@ class Together:
             self._answer(half)
 
     def _group(self, jobs: Sequence[Job]) -> Joined:
-        """The federations of `jobs`, in their order, as one."""
+        """Return the joined federations of `jobs`, in their order."""
         key = jobs[0].test, tuple(job.federation for job in jobs)
         if key not in self._groups:
             self._groups[key] = Joined(jobs)
@@ -170,7 +169,7 @@ class Together:
 
 @dataclass(frozen=True)
 class _End:
-    """Federation `number` has done its work, or failed."""
+    """Message that federation `number` has finished or failed."""
 
     number: int
     error: BaseException | None
@@ -179,8 +178,8 @@ class _End:
 _Inbox = SimpleQueue[Job | _End | Callable[[], object]]
 
 
-class _Place:
-    """Where one federation waits until it is served, or all is `closed`."""
+class _Executor:
+    """Executor of one federation, which submits jobs and waits for results until `closed`."""
 
     def __init__(self, number: int, federation: Clients, inbox: _Inbox, closed: threading.Event) -> None:
         self.number = number
@@ -189,14 +188,14 @@ class _Place:
         self._closed = closed
 
     def live(self, work: Callable[[], object]) -> None:
-        """In its thread: do the federation's work."""
+        """Run the federation's work in its thread."""
         error: BaseException | None = None
         try:
             work()
         except BaseException as raised:  # `go` reports it
             error = raised
         finally:
-            self.federation.place = None
+            self.federation.executor = None
             self._inbox.put(_End(self.number, error))
 
     def train(
@@ -207,7 +206,7 @@ class _Place:
         optimizer: Parameters | None,
         on_images: OnImages | None,
     ) -> LocalResult:
-        """Train beside others."""
+        """Train side by side with other federations."""
         job = Job(self.number, self.federation, self._closed, work.clients, received, "", work, private, optimizer)
         result = self._ask(job)
         assert isinstance(result, LocalResult)
@@ -216,7 +215,7 @@ class _Place:
         return result
 
     def predict(self, clients: Ints, params: Parameters, test: str = "") -> Predictions:
-        """Predict beside others."""
+        """Predict side by side with other federations."""
         predictions = self._ask(Job(self.number, self.federation, self._closed, clients, params, test))
         assert isinstance(predictions, Predictions)
         return predictions
