@@ -236,7 +236,7 @@ def test_safetensors_headers_that_lie_give_one_clear_line(fields: object, tmp_pa
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "weights.pt")
-    refused(tmp_path / "weights.pt", "not a weights file")
+    refused(tmp_path / "weights.pt", "neither a weights file")
     write_open_clip(random_clip(VIT).state_dict(), tmp_path / "m.safetensors")
     os.mkfifo(tmp_path / "open_clip_config.json")
     refused(tmp_path / "m.safetensors", "open_clip_config.json in its folder is not a configuration file")
