@@ -52,7 +52,7 @@ def test_a_scheme_of_a_file_runs_and_its_run_says_where_it_came_from(place: Path
     done = fedotp(*words)
     assert done.status == 2
     assert "unknown scheme 'by-turns'" in done.err
-    assert "or your own with --import FILE.py" in done.err
+    assert "or one of your own with --import FILE.py" in done.err
     done = fedotp(*words, "--import", file)
     assert done.status == 0, done.err
     manifest = json.loads((place / "run" / "manifest.json").read_text())
@@ -116,7 +116,10 @@ def _rows(*values: int) -> np.ndarray:
         ([Client("a", None, [0], _rows(0))], "a, train: images must be a non-empty int64 array"),
         ([Client("a", None, _rows(0, 99), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
         ([Client("a", None, _rows(1, 0), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
-        ([Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))], "b, train: image 1 already"),
+        (
+            [Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))],
+            "b, train: image 1 already",
+        ),
     ],
 )
 def test_what_a_scheme_must_return(clients: list[object], message: str) -> None:
