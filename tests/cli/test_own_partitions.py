@@ -116,7 +116,10 @@ def _rows(*values: int) -> np.ndarray:
         ([Client("a", None, [0], _rows(0))], "a, train: images must be a non-empty int64 array"),
         ([Client("a", None, _rows(0, 99), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
         ([Client("a", None, _rows(1, 0), _rows(0))], "a, train: positions must be ascending, from 0 to 9"),
-        ([Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))], "b, train: image 1 is an"),
+        (
+            [Client("a", None, _rows(0, 1), _rows(0)), Client("b", None, _rows(1), _rows(1))],
+            "b, train: image 1 already",
+        ),
     ],
 )
 def test_what_a_scheme_must_return(clients: list[object], message: str) -> None:

@@ -307,7 +307,7 @@ def test_a_configuration_is_printed_with_what_keys_mean(fedotp: Fedotp) -> None:
     done = fedotp("config", "demo", "--set", "optimizer.lr=0.2")
     assert done.status == 0
     assert "\nlr = 0.2\n" in done.out
-    assert 'name = "own"  # "sgd" for fedotp\n# eta, the learning rate, or where' in done.out
+    assert 'name = "own"  # "sgd" for fedotp\n# learning rate eta, or the source' in done.out
     assert '\nlr = "mini"  # 0.003 for pfedmoap\n' in fedotp("config", "demo", "--set", "method.name=pfedmoap").out
     assert Config.from_dict(tomllib.loads(done.out)) == Config.preset("demo").override(["optimizer.lr=0.2"])
 

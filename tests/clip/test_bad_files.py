@@ -236,7 +236,7 @@ def test_safetensors_headers_that_lie_give_one_clear_line(fields: object, tmp_pa
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "weights.pt")
-    refused(tmp_path / "weights.pt", "not a weights file")
+    refused(tmp_path / "weights.pt", "neither a weights file")
     write_open_clip(random_clip(VIT).state_dict(), tmp_path / "m.safetensors")
     os.mkfifo(tmp_path / "open_clip_config.json")
     refused(tmp_path / "m.safetensors", "open_clip_config.json in its folder is not a configuration file")
@@ -257,11 +257,7 @@ BESIDE: dict[str, tuple[tuple[str, str], str, str]] = {
     "deep": (HF, DEEP, "cannot read config.json in its folder: maximum recursion"),
     "heads as a word": (HF, '{"vision_config": {"num_attention_heads": "3"}}', rf"heads = '3': {WHOLE}"),
     "heads that do not divide": (HF, '{"text_config": {"num_attention_heads": 3}}', "heads = 3: must be a divisor"),
-    "activations in a list": (
-        HF,
-        '{"text_config": {"hidden_act": []}}',
-        r"activations .* not supported: \[\], quick_gelu",
-    ),
+    "activations in a list": (HF, '{"text_config": {"hidden_act": []}}', r"supported: \[\], quick_gelu"),
     "two activations": (HF, '{"vision_config": {"hidden_act": "gelu"}}', "different activations of the towers"),
     "no JSON": (HF, "{", "cannot read config.json in its folder"),
     "a word for a section": (HF, '{"text_config": "none"}', "text_config must be an object"),

@@ -67,8 +67,7 @@ def test_values(assignment: str, value: object) -> None:
         ("privacy.private=True", 'privacy.private = "True": must be true or false'),
         (
             "partition.alpha=0.3",
-            "partition.alpha = 0.3: must be left out: "
-            "it is for dirichlet, domain-dirichlet, quantity, not pathological",
+            "partition.alpha = 0.3: must be unset: only for dirichlet, domain-dirichlet, quantity, not pathological",
         ),
     ],
 )

@@ -115,11 +115,7 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
         ("path,label", ["a.png,_"], "line 2: the label '_' contains no word"),
         ("path,label", ["a.png,x", "../../etc/passwd,x"], "line 3: .* must be a path inside the data set's folder"),
         ("path,label", ["a.png,x", "b.png,y", "a.png,y"], "lines 2 and 4: a.png is listed twice"),
-        (
-            "path,label",
-            ["a.png,no_nodule", "b.png,no nodule"],
-            "lines 2 and 3: the labels .* have the same name 'no nodule'",
-        ),
+        ("path,label", ["a.png,no_nodule", "b.png,no nodule"], "lines 2 and 3: .* have the same name 'no nodule'"),
         ("path,label,split", ["a.png,x,train", "b.png,x,dev"], "line 3: split = 'dev': must be train, test or val"),
         ("path,label,split", ["a.png,x,train", "b.png,x,"], "line 3: split is empty, but not in other lines"),
         ("path,label,site", ["a.png,x,", "b.png,x,oslo"], "line 2: site is empty, but not in other lines"),

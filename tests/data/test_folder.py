@@ -96,7 +96,7 @@ def test_images_of_kinds_that_are_not_read_are_counted_and_said(tmp_path: Path) 
     assert note.endswith("with nibabel and rawpy")
     for path in (tmp_path / "a").glob("*.png"):
         path.unlink()
-    with pytest.raises(FedotpError, match=f"no image in {tmp_path / 'a'}; left out, .*: 1 .nef; .*; add some or"):
+    with pytest.raises(FedotpError, match=f"no image in {tmp_path / 'a'}; skipped .*: 1 .nef; .*; add some or"):
         read_folder(tmp_path)
 
 

@@ -76,10 +76,7 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
     "slots of another type": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2)}), "wrong types or shapes"),
     "slots as a table": (lambda t, p, k: t.update({"kept.slot": torch.zeros(2, 2).to(torch.int8)}), "wrong types"),
     "more checksums than slots": (lambda t, p, k: t.update({"kept.checksum": torch.zeros(9).long()}), "wrong types"),
-    "a third slot": (
-        lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}),
-        "must be -1, 0 or 1",
-    ),
+    "a third slot": (lambda t, p, k: t.update({"kept.slot": torch.tensor([0, 2]).to(torch.int8)}), "-1, 0 or 1"),
 }
 
 

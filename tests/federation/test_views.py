@@ -169,7 +169,7 @@ def test_clients_that_have_all_classes_have_no_neighbours() -> None:
 
 
 def test_unknown_views_and_novel_classes_that_are_not_given_are_refused() -> None:
-    with pytest.raises(FedotpError, match=r'evaluation.views contains "novel".*data.classes = "base"'):
+    with pytest.raises(FedotpError, match=r'evaluation.views contains "novel": data.classes must be "base"'):
         simulator("fedotp", make_settings(evaluation={"views": ("novel",)}))
     with pytest.raises(FedotpError, match=r'evaluation.views = \["bass"\]: must be a list of personal, global, base'):
         make_settings(evaluation={"views": ("bass",)})

@@ -129,7 +129,7 @@ def test_a_bundle_and_a_method_without_transport(tmp_path: Path) -> None:
         found = page.look(page.upload(image), "client-1").json
         assert (found["plan"], found["kinds"]) == (None, ["local"])
         refused = page.look(page.upload(image), "client-1", mass=0.5)
-        assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no option mas")
+        assert (refused.status, refused.json["error"][:29]) == (422, "CoOp (local) has no option ma")
 
 
 # Who may ask ------------------------------------------------------------------------------------------------

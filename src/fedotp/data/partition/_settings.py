@@ -65,7 +65,7 @@ class PartitionSettings:
             known = [*SCHEMES, *own_schemes()]
             meant = f"; did you mean {near!r}?" if (near := nearest(self.scheme, known)) else ""
             raise FedotpError(
-                f"unknown scheme {self.scheme!r}{meant} ({', '.join(known)}, or your own with --import FILE.py)"
+                f"unknown scheme {self.scheme!r}{meant} ({', '.join(known)}, or one of your own with --import FILE.py)"
             )
         for key in ("n_clients", "shots", "min_size"):
             if (value := getattr(self, key)) is not None:
