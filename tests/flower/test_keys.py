@@ -243,19 +243,11 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
     ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a regular file"),
     ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
-<<<<<<< HEAD
     ("server/server.key", lambda p: p.chmod(0o640), "too open; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "server.crt does not match server.key"),
     ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not valid TOML"),
     ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "is not valid TOML: a key has more"),
     ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must contain a table \[sites\]"),
-=======
-    ("server/server.key", lambda p: p.chmod(0o640), "others than its owner can read .*; run: chmod 600 '.*server.key'"),
-    ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "do not belong together"),
-    ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not TOML"),
-    ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "not TOML: a dotted key has more"),
-    ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must have a table \[sites\]"),
->>>>>>> words-core
     ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\n"../a" = ""'), "is not a valid site name"),
     ("server/sites.toml", lambda p: p.write_text(p.read_text().replace("east-1", "x") + twice(p)), "the same key"),
