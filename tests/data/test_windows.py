@@ -106,7 +106,7 @@ def test_windows_that_cannot_be(window: str) -> None:
 
 @pytest.mark.parametrize("windows", ["0..4095", "oslo", "oslo=4", "=file", "oslo=file,=full"])
 def test_windows_of_sites_that_cannot_be(windows: str) -> None:
-    with pytest.raises(FedotpError, match=r'^data\.windows = .*: must be such as "oslo=-600/1500, bergen=0\.\.65535"'):
+    with pytest.raises(FedotpError, match=r'^data\.windows = .*: must be like "oslo=-600/1500, bergen=0\.\.65535"'):
         Config.from_dict({"data": {"dataset": "x", "windows": windows}})
 
 

@@ -246,7 +246,7 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/server.key", lambda p: p.chmod(0o640), "too open; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "server.crt does not match server.key"),
     ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not valid TOML"),
-    ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "is not valid TOML: a key has more"),
+    ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "is not valid TOML: a dotted key has more"),
     ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must contain a table \[sites\]"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
     ("server/sites.toml", lambda p: p.write_text('[sites]\n"../a" = ""'), "is not a valid site name"),

@@ -99,7 +99,7 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
     np.testing.assert_allclose(secure["shared"].double().numpy(), exact, rtol=2**-24, atol=rounding)
     torch.testing.assert_close(secure, plain, rtol=2**-23, atol=2 * rounding)
     print_run(runs["secure"])
-    assert "by the server, of 1 secure sum" in capsys.readouterr().out
+    assert "by the server, in 1 secure sum" in capsys.readouterr().out
     assert runs["secure"].summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 0}
     (one,), (other,) = (run.metrics("round") for run in runs.values())
     assert one["loss"] == pytest.approx(other["loss"])
