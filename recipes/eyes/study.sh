@@ -37,10 +37,8 @@ office="--set data.dataset=folder --set data.root=$data/office" # eight of the t
 by='--set partition.scheme='
 run real-cifar $pairs $cifar --set partition.n_clients=100 --set federation.participation=0.1 \
     --set federation.rounds=150 "$@"
-mini='--set partition.scheme=dirichlet --set partition.alpha=0.5 --set evaluation.every=0' # on cifar10-mini
-run real-fifty $pairs $mini --set partition.n_clients=50 "$@"
-run real-sampled $pairs $mini --set partition.n_clients=100 --set federation.participation=0.1 \
-    --set federation.rounds=150 "$@"
+run real-fifty $pairs --set partition.scheme=dirichlet --set partition.alpha=0.5 --set evaluation.every=0 \
+    --set partition.n_clients=50 "$@" # on cifar10-mini
 run real-few $pairs $cifar --set partition.n_clients=10 --set partition.shots=8 "$@"
 run real-many $pairs $cifar --set partition.n_clients=200 --set partition.shots=200 "$@"
 run real-office $one $office ${by}domain "$@"
