@@ -48,6 +48,7 @@ def main() -> None:
         for name, section, scheme, size in REPORT:
             page = browser.new_page(viewport=size, color_scheme=scheme)
             page.goto(f"file://{demo}/report.html")
+            page.get_by_label("In detail").select_option(label="FedOTP, split 6")
             if section:
                 page.locator(f"#{section}").scroll_into_view_if_needed()
                 page.evaluate("id => document.getElementById(id).scrollIntoView()", section)
