@@ -39,6 +39,8 @@ run real-cifar $pairs $cifar --set partition.n_clients=100 --set federation.part
     --set federation.rounds=150 "$@"
 run real-fifty $pairs --set partition.scheme=dirichlet --set partition.alpha=0.5 --set evaluation.every=0 \
     --set partition.n_clients=50 "$@" # on cifar10-mini
+run real-sampled $pairs --set partition.scheme=dirichlet --set partition.alpha=0.5 --set evaluation.every=0 \
+    --set partition.n_clients=100 --set federation.participation=0.1 --set federation.rounds=150 "$@" # likewise
 run real-few $pairs $cifar --set partition.n_clients=10 --set partition.shots=8 "$@"
 run real-many $pairs $cifar --set partition.n_clients=200 --set partition.shots=200 "$@"
 run real-office $one $office ${by}domain "$@"
@@ -57,11 +59,11 @@ tried() { # options of each: all rates of all methods
 }
 case $only in
 dispute)
-    table="--set backbone.name=$folder/clip.safetensors --set evaluation.every=0 --splits 0..11 --seeds 0"
-    names='--set authors.shuffled_names=true' labels='--set authors.mispaired_labels=true'
-    compare dispute/correct demo zeroshot $table $office ${by}domain "$@"
-    compare dispute/names demo zeroshot $table $office ${by}domain $names "$@"
-    several="$office ${by}domain-dirichlet --set partition.n_clients=12 --set partition.alpha=0.1"
+    table="--set backbone.name=$folder/clip.safetensors --set evaluation.every=0"
+    names='--set authors.shuffled_names=true' labels='--set authors.mispaired_labels=true' # names: an order for each seed
+    compare dispute/correct demo zeroshot $table --seeds 0..11 $office ${by}domain "$@"
+    compare dispute/names demo zeroshot $table --seeds 0..11 $office ${by}domain $names "$@"
+    several="--splits 0..11 --seeds 0..2 $office ${by}domain-dirichlet --set partition.n_clients=12 --set partition.alpha=0.1"
     compare dispute/several-correct demo zeroshot $table $several "$@"
     compare dispute/several-names demo zeroshot $table $several $names "$@"
     compare dispute/several-labels demo zeroshot $table $several $labels "$@"

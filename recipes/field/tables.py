@@ -27,7 +27,7 @@ from fedotp.runs.tables import SHARE, Difference, Pair, holm, paired
 SETTINGS = (
     "mild", "fifty", "severe", "two-classes", "few-shots", "many", "changed", "novel", "vendors", "vendors-labels",
     "office", "office-labels",
-    "real-cifar", "real-fifty", "real-few", "real-many", "real-office", "real-office-labels",
+    "real-cifar", "real-fifty", "real-sampled", "real-few", "real-many", "real-office", "real-office-labels",
     "real-pacs", "real-pets", "real-caltech",
 )  # fmt: skip
 COLUMNS = {"changed": ("own", "changed"), "novel": ("local", "base", "novel")}
