@@ -156,7 +156,7 @@ def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    assert err.splitlines()[-1].startswith("stopped, 2 of 2 runs are left;")
+    assert err.splitlines()[-1].startswith("stopped, 2 of 2 runs are incomplete;")
     assert not first.is_complete
     done = fedotp(*words, "--quiet")
     assert done.status == 0
