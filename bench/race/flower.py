@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import cache
@@ -35,7 +36,7 @@ def train_client(message: Message, context: Context) -> Message:
     model, client, round_ = _model(**spec), int(config["client"]), int(config["server-round"]) - 1  # type: ignore[arg-type]
     arrays = message.content["arrays"]
     assert isinstance(arrays, ArrayRecord)
-    state = arrays.to_torch_state_dict()
+    state: dict[str, Any] = arrays.to_torch_state_dict()
     if model.private is not None:
         kept = context.state.array_records.get("private")
         state["private"] = kept.to_torch_state_dict()["private"] if kept else model.work.initial[1:]
@@ -58,7 +59,8 @@ class GivenClients(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        nodes = sorted(grid.get_node_ids())
+        while len(nodes := sorted(grid.get_node_ids())) < self.work.clients:
+            time.sleep(0.1)  # not all nodes are registered yet
         for client in self.work.clients_of(server_round - 1):
             given = ConfigRecord({**asdict(self.work), "client": client, "server-round": server_round})
             yield Message(RecordDict({"arrays": arrays, "config": given}), nodes[client], "train")

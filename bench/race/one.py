@@ -42,6 +42,7 @@ class Clock:
 
 def race(engine: str, work: Work) -> dict[str, Any]:
     clock = Clock(work.rounds)
+    work.read(torch.arange(1))  # reading the images is part of the start
     importlib.import_module(f"bench.race.{engine}").run(work, clock)
     first, *_, last = clock.prompts[: COMPARED + 1]
     package = {"flower": "flwr", "pfl": "pfl"}.get(engine)

@@ -1,6 +1,5 @@
 """fedotp's simulator."""
 
-
 from bench.race.work import SEED, After, Work, encode
 from fedotp.federation import ComputeSettings, FederatedData, HeldFeatures, Images, Settings, Simulator
 

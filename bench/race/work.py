@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from fedotp.data import load_dataset
 from fedotp.federation import OptimizerSettings, RoundSettings, draws
 from fedotp.matching import Matching, similarity
 from fedotp.methods import METHODS, Method, Task
+from fedotp.prompts import PromptEncoder
 
 CACHE = Path(__file__).parents[2] / "build" / "race"
 SEED = 0
@@ -110,7 +111,7 @@ class Work:
 
 
 class PromptModel(nn.Module):
-    """PromptFL or FedOTP as a user of another engine writes it: prompts are parameters, the towers are not copied."""
+    """PromptFL or FedOTP as a user of another engine writes it: prompts are parameters, the towers are not."""
 
     def __init__(self, work: Work) -> None:
         super().__init__()
@@ -125,7 +126,7 @@ class PromptModel(nn.Module):
             text = encoder(prompts[None])[0]  # (N, K, e)
             pooled = tokens = images
         else:
-            text = encoder.encode_plain(prompts[None])[0]
+            text = cast(PromptEncoder, encoder).encode_plain(prompts[None])[0]
             with torch.no_grad():
                 pooled, tokens = work.clip.encode_image(images)
         if self.private is None:
@@ -146,7 +147,8 @@ class PromptModel(nn.Module):
 def _clip(backbone: str) -> CLIP:
     if backbone == "mini":
         return load("mini")
-    return CLIP.random(TINY) if backbone == "toy" else CLIP.random(CONFIGS["ViT-B/16"]).to("cuda")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return CLIP.random(TINY) if backbone == "toy" else CLIP.random(CONFIGS["ViT-B/16"]).to(device)
 
 
 @cache
