@@ -3,6 +3,7 @@
 python -m bench.race                 the whole table: 1,000 clients, two methods, two ways; then 10 to 10,000 clients
 python -m bench.race loop flower     some engines
 python -m bench.race --part growth   a part of it: "ways" or "growth"
+python -m bench.race --only tutorial works whose title contains a text
 python -m bench.race --part vit      ViT-B/16's shapes, 37 classes, 10 clients, 5 epochs; meant for a GPU
 python -m bench.race --save          record the figures under bench/results/race-<cpu or gpu>.json
 """
@@ -38,7 +39,7 @@ TITLES = {
 TOLERANCE = 1e-5
 _HERE = Path(__file__).parent
 _PFL = CACHE.parent / "pfl" / "bin" / "python"
-_COLUMNS = ("start, s", "first, s", "warm, s", "/ fedotp", "peak MiB")
+_COLUMNS = ("start, s", "first, s", "warm, s", "/ fedotp", "CPU, s", "/ fedotp CPU", "peak MiB")
 _SLOW = 20  # clients sampled in the way of tutorials, where 100 take a minute; time is proportional to them
 _GROWTH = (10, 100, 1_000, 10_000)
 
@@ -113,16 +114,19 @@ def _lines(code: str, name: str | None = None) -> int:
     return sum(bool(line.strip()) for line in ast.unparse(tree).splitlines())
 
 
-def race(engines: list[str], parts: list[str], threads: int, limit: float) -> dict[str, Any]:
+def race(engines: list[str], todo: dict[str, Work], limit: float) -> dict[str, Any]:
     """Print a table for each work, and return its figures."""
     figures: dict[str, Any] = {f"lines of code: {TITLES[engine]}": lines(engine) for engine in engines}
     print(*(f"{name}: {count}" for name, count in figures.items()), sep="\n")
     figures["load average before"] = os.getloadavg()[0]
-    for title, work in dict(one for part in parts for one in works(part, threads)).items():
-        print(f"\n{title:<40}" + "".join(f"{head:>10}" for head in _COLUMNS))
+    for title, work in todo.items():
+        print(f"\n{title:<40}" + "".join(f"{head:>14}" for head in _COLUMNS))
         found = {engine: run(engine, work, limit) for engine in engines}
         measured = {engine: each for engine, each in found.items() if isinstance(each, dict)}
-        warm = {engine: statistics.median(each["seconds"][1:]) for engine, each in measured.items()}
+        warm, cpu = (
+            {engine: statistics.median(each[clock][1:]) for engine, each in measured.items()}
+            for clock in ("seconds", "processor")
+        )
         for engine, each in found.items():
             name = f"{title}: {TITLES[engine]}"
             if isinstance(each, str):
@@ -131,10 +135,10 @@ def race(engines: list[str], parts: list[str], threads: int, limit: float) -> di
                 continue
             first_one = next(iter(measured.values()))
             apart = max(abs(a - b) for a, b in zip(each["prompt"], first_one["prompt"], strict=True))
-            ratio = warm[engine] / warm["ours"] if "ours" in warm else float("nan")
-            numbers = (each["start"], each["seconds"][0], warm[engine], ratio, each["MiB"])
+            ratios = [of[engine] / of["ours"] if "ours" in of else float("nan") for of in (warm, cpu)]
+            numbers = (each["start"], each["seconds"][0], warm[engine], ratios[0], cpu[engine], ratios[1], each["MiB"])
             note = "" if apart <= TOLERANCE else f"  DIFFERENT PROMPTS, by {apart:.1e}"
-            print(f"{TITLES[engine]:<40}" + "".join(f"{number:>10.4g}" for number in numbers) + note)
+            print(f"{TITLES[engine]:<40}" + "".join(f"{number:>14.4g}" for number in numbers) + note)
             figures[name] = {
                 **dict(zip(_COLUMNS, numbers, strict=True)),
                 "warm rounds": len(each["seconds"]) - 1,
@@ -150,6 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.race", description=__doc__, formatter_class=form)
     parser.add_argument("engines", nargs="*", help=f"engines: {', '.join(TITLES)}; default all")
     parser.add_argument("--part", choices=("ways", "growth", "vit"), help="part of the table; default ways and growth")
+    parser.add_argument("--only", default="", help="only works whose title contains this")
     parser.add_argument("--threads", type=int, default=1, help="threads of an engine, or worker processes of Flower")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that a run may take (default 600)")
     parser.add_argument("--save", action="store_true", help="record the figures under bench/results/")
@@ -157,7 +162,8 @@ def main() -> None:
     if unknown := [name for name in args.engines if name not in TITLES]:
         parser.error(f"unknown engine {unknown[0]!r}; must be one of {', '.join(TITLES)}")
     parts = [args.part] if args.part else ["ways", "growth"]
-    figures = race(args.engines or list(TITLES), parts, args.threads, args.limit)
+    todo = dict(one for part in parts for one in works(part, args.threads) if args.only in one[0])
+    figures = race(args.engines or list(TITLES), todo, args.limit)
     if args.save:
         print(f"saved {save('race', figures, 'bench.race')}")
 
