@@ -118,6 +118,7 @@ def race(engines: list[str], todo: dict[str, Work], limit: float) -> dict[str, A
     """Print a table for each work, and return its figures."""
     figures: dict[str, Any] = {f"lines of code: {TITLES[engine]}": lines(engine) for engine in engines}
     print(*(f"{name}: {count}" for name, count in figures.items()), sep="\n")
+    figures["threads of an engine"] = max((work.threads for work in todo.values()), default=0)
     figures["load average before"] = os.getloadavg()[0]
     for title, work in todo.items():
         print(f"\n{title:<40}" + "".join(f"{head:>14}" for head in _COLUMNS))
