@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -50,12 +50,12 @@ def machine() -> dict[str, str | int]:
     return facts
 
 
-def save(name: str, figures: dict[str, float]) -> Path:
+def save(name: str, figures: Mapping[str, object], program: str = "bench") -> Path:
     """Write bench/results/<name>-<cpu or gpu>.json and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}-{'gpu' if torch.cuda.is_available() else 'cpu'}.json"
     record = {
-        "command": " ".join(["python -m bench", *sys.argv[1:]]),
+        "command": " ".join([f"python -m {program}", *sys.argv[1:]]),
         "commit": commit(),
         "machine": machine(),
         "figures": figures,

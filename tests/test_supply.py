@@ -25,6 +25,7 @@ TOP_LEVEL = metadata.packages_distributions()
 OURS = {
     "hatch_build",
     "bench",
+    "pfl",  # in an environment of its own (bench/race/README.md)
     "recipes",
     "tests",
     *(path.stem for at in ("tests", "examples", "website") for path in (ROOT / at).rglob("*")),

@@ -96,6 +96,17 @@ def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
     return make_config(inputs, federation=federation, evaluation=evaluation, partition=partition, **sections)
 
 
+def cut_in(round_: int) -> Meddle:
+    """Stop the server when a site answers in this round."""
+
+    def cut(message: Message, reply: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_):
+            raise KeyboardInterrupt
+        return reply
+
+    return cut
+
+
 def named(grid: NearGrid) -> dict[str, Any]:
     """The sites' names and nodes, as keys would make them certain."""
     nodes = {node: str(config["name"]) for node, config in grid.nodes.items()}

@@ -132,9 +132,6 @@ def test_a_site_waits_for_more_than_flowers_heartbeats() -> None:
     assert constant.HEARTBEAT_PATIENCE * interval < _supernode._HELD, "so long a dead connection is held"
 
 
-# The worker beside it ------------------------------------------------------------------------------------------
-
-
 # SuperLink and the server's part of a run ----------------------------------------------------------------------
 
 

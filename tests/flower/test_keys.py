@@ -101,12 +101,9 @@ def test_tls_under_every_name(made: Path, host: str) -> None:
     shake_hands(made / "server", made / "sites" / "north" / "ca.crt", host)
 
 
-def test_tls_refuses_another_name(made: Path) -> None:
+def test_tls_refuses_another_name_and_another_authority(made: Path, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'other\.example\.org'"):
         shake_hands(made / "server", made / "server" / "ca.crt", "other.example.org")
-
-
-def test_tls_refuses_another_authority(made: Path, tmp_path: Path) -> None:
     make_keys(tmp_path / "other", ["fl.example.org"], ["north"])
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate"):
         shake_hands(tmp_path / "other" / "server", made / "sites" / "north" / "ca.crt", "fl.example.org")

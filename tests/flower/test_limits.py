@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Message
-from near_sites import NearGrid, answered, make_deployable, named, parts
+from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
 
 from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
@@ -90,15 +90,6 @@ def test_the_median_is_one_that_a_single_site_cannot_raise() -> None:
     assert furthest([0.1, 0.2, 99], 1.5, 10) == 2
     assert furthest([0.01, 0.02, 99], 1.5, 10) == 1.5
     assert furthest([0.01, 0.02, 99], 0.2, 10) == 1  # a prompt may be almost 0
-
-
-def cut_in(round_: int) -> Callable[[Message, Message], Message]:
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_):
-            raise KeyboardInterrupt
-        return reply
-
-    return cut
 
 
 def interrupted(inputs: Path, folder: Path) -> dict[int, dict[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, cut_in, make_deployable, named, parts
 from scipy import stats
 
 import fedotp
@@ -240,13 +240,8 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
     pytest.importorskip("dp_accounting")
     sites = parts(tmp_path, 3)
 
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-            raise PowerCutError
-        return reply
-
-    grid = NearGrid(sites, meddle={100: cut})
-    with pytest.raises(PowerCutError):
+    grid = NearGrid(sites, meddle={100: cut_in(2)})
+    with pytest.raises(KeyboardInterrupt):
         serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
     more = NearGrid({**sites, 103: {**sites[102], "name": "site-3", "state": str(tmp_path / "site-3")}})
     run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))

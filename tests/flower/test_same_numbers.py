@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
-from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, cut_in, make_deployable, named, parts
 
 import fedotp
 from coloured_squares import draw_squares
@@ -131,11 +130,6 @@ def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: P
 
 
 def test_a_run_that_has_not_ended_does_not_replace_the_classifier_of_the_last(inputs: Path, tmp_path: Path) -> None:
-    def stop(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-            raise KeyboardInterrupt
-        return reply
-
     sites = parts(tmp_path, 1)
     place = tmp_path / "site-0" / "classifier" / "prompts.safetensors"
     first = NearGrid(sites)
@@ -143,7 +137,7 @@ def test_a_run_that_has_not_ended_does_not_replace_the_classifier_of_the_last(in
     kept = place.read_bytes()
     other = make_deployable(inputs, seed=1)
     with pytest.raises(KeyboardInterrupt):
-        serve(NearGrid(sites, meddle={100: stop}), other, ServerSettings(), tmp_path / "second", **named(first))
+        serve(NearGrid(sites, meddle={100: cut_in(2)}), other, ServerSettings(), tmp_path / "second", **named(first))
     assert place.read_bytes() == kept
     run = RunDirectory.open(tmp_path / "second").manifest["deployment"]["run"]
     assert (tmp_path / "site-0" / run / "classifier" / "prompts.safetensors").read_bytes() != kept

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Message
-from near_sites import NearGrid, answered, make_deployable, named, parts, with_keys
+from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts, with_keys
 from typer.testing import CliRunner
 
 import fedotp
@@ -313,13 +313,8 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
 
 
 def test_a_run_that_goes_on_stays_secure(inputs: Path, tmp_path: Path) -> None:
-    def stop(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "2":
-            raise KeyboardInterrupt
-        return reply
-
     sites, config = parts(tmp_path, 3), make_deployable(inputs)
-    grid = NearGrid(sites, meddle={100: stop})
+    grid = NearGrid(sites, meddle={100: cut_in(2)})
     with pytest.raises(KeyboardInterrupt):
         serve(grid, config, QUICK, tmp_path / "run", **named(grid))
     again = NearGrid(sites)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from flwr.app import Message
-from near_sites import NearGrid, answered, make_deployable, named, parts
+from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
 from safetensors.torch import load_file
 
 from fedotp.errors import FedotpError
@@ -37,13 +37,7 @@ def test_a_site_that_nobody_named_may_come_late_and_the_run_be_resumed(
     grid = NearGrid(parts(tmp_path, 3))
     coming_late(grid, 102)
     config = make_deployable(inputs, method={"name": method}, federation={"rounds": 4})
-
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "4":
-            raise KeyboardInterrupt
-        return reply
-
-    grid.meddle[101] = cut
+    grid.meddle[101] = cut_in(4)
     with pytest.raises(KeyboardInterrupt):
         serve(grid, config, QUICK, tmp_path / "run")
     again = NearGrid(parts(tmp_path, 3))

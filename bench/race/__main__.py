@@ -1,0 +1,172 @@
+"""Run the race and print its table.
+
+python -m bench.race                 the whole table: 1,000 clients, two methods, two ways; then 10 to 10,000 clients
+python -m bench.race loop flower     some engines
+python -m bench.race --part growth   a part of it: "ways" or "growth"
+python -m bench.race --only tutorial works whose title contains a text
+python -m bench.race --part vit      ViT-B/16's shapes, 37 classes, 10 clients, 5 epochs; meant for a GPU
+python -m bench.race --save          record the figures under bench/results/race-<cpu or gpu>.json
+"""
+
+import argparse
+import ast
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from bench._record import save
+from bench.race.one import COMPARED
+from bench.race.work import CACHE, Work
+
+TITLES = {
+    "loop": "plain PyTorch loop",
+    "pfllib": "PFLlib's loop, restated",
+    "flower": "Flower's simulation",
+    "pfl": "Apple's pfl",
+    "ours": "fedotp",
+}
+TOLERANCE = 1e-5
+_HERE = Path(__file__).parent
+_PFL = CACHE.parent / "pfl" / "bin" / "python"
+_COLUMNS = ("start, s", "first, s", "warm, s", "/ fedotp", "CPU, s", "/ fedotp CPU", "peak MiB")
+_SLOW = 20  # clients sampled in the way of tutorials, where 100 take a minute; time is proportional to them
+_GROWTH = (10, 100, 1_000, 10_000)
+
+
+def works(part: str, threads: int) -> Iterator[tuple[str, Work]]:
+    """Yield the titles and works of a part of the table."""
+    base = Work(threads=threads)
+    if part == "growth":
+        for n in _GROWTH:
+            work = replace(base, clients=n, sampled=min(n, base.sampled))
+            yield _title(work), work
+        return
+    if part == "vit":
+        base = Work(backbone="vit", clients=10, sampled=10, images=59, epochs=5, threads=threads)
+    for method in ("promptfl", "fedotp"):
+        cached = replace(base, method=method)
+        slow = replace(cached, way="tutorial", sampled=min(_SLOW, base.sampled), rounds=COMPARED)
+        yield _title(cached), cached
+        yield _title(slow), slow
+
+
+def _title(work: Work) -> str:
+    of = "ViT-B/16, " if work.backbone == "vit" else ""
+    return f"{work.method}, {work.way}, {of}{work.sampled} of {work.clients:,} clients"
+
+
+def run(engine: str, work: Work, limit: float) -> dict[str, Any] | str:
+    """Run an engine in its own process; return what `bench.race.one` measured, or why there is no result."""
+    python = sys.executable
+    if engine == "pfl":
+        if not _PFL.exists():
+            return f"no environment in {_PFL.parents[1]} (bench/race/README.md)"
+        python = str(_PFL)
+    with tempfile.TemporaryDirectory() as folder:
+        result, log = Path(folder) / "result.json", Path(folder) / "log"
+        command = [python, "-m", "bench.race.one", engine, json.dumps(asdict(work)), str(result)]
+        roots = [str(_HERE.parents[1] / "src"), str(_HERE.parents[1])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "FLWR_TELEMETRY_ENABLED": "0"}
+        start = time.time()
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                return f"not finished within {limit:.0f} s"
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGTERM)
+                    process.wait()
+        if not result.exists():
+            return log.read_text().strip().splitlines()[-1][:200]
+        measured = json.loads(result.read_text())
+    return {**measured, "start": measured["ready"] - start}
+
+
+def lines(engine: str) -> int:
+    """Count the lines of code that a user writes: the engine's file and, but for fedotp, the model."""
+    count = _lines((_HERE / f"{engine}.py").read_text())
+    if engine == "flower":
+        count += _lines((_HERE / "loop.py").read_text(), "train")
+    return count if engine == "ours" else count + _lines((_HERE / "work.py").read_text(), "PromptModel")
+
+
+def _lines(code: str, name: str | None = None) -> int:
+    tree: ast.AST = ast.parse(code)
+    if name:
+        tree = next(node for node in ast.walk(tree) if getattr(node, "name", None) == name)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            body[:1] = [] if len(body) > 1 else [ast.Pass()]
+    return sum(bool(line.strip()) for line in ast.unparse(tree).splitlines())
+
+
+def race(engines: list[str], todo: dict[str, Work], limit: float) -> dict[str, Any]:
+    """Print a table for each work, and return its figures."""
+    figures: dict[str, Any] = {f"lines of code: {TITLES[engine]}": lines(engine) for engine in engines}
+    print(*(f"{name}: {count}" for name, count in figures.items()), sep="\n")
+    figures["threads of an engine"] = max((work.threads for work in todo.values()), default=0)
+    figures["load average before"] = os.getloadavg()[0]
+    for title, work in todo.items():
+        print(f"\n{title:<40}" + "".join(f"{head:>14}" for head in _COLUMNS))
+        found = {engine: run(engine, work, limit) for engine in engines}
+        measured = {engine: each for engine, each in found.items() if isinstance(each, dict)}
+        warm, cpu = (
+            {engine: statistics.median(each[clock][1:]) for engine, each in measured.items()}
+            for clock in ("seconds", "processor")
+        )
+        for engine, each in found.items():
+            name = f"{title}: {TITLES[engine]}"
+            if isinstance(each, str):
+                print(f"{TITLES[engine]:<40}  {each}")
+                figures[name] = each
+                continue
+            first_one = next(iter(measured.values()))
+            apart = max(abs(a - b) for a, b in zip(each["prompt"], first_one["prompt"], strict=True))
+            ratios = [of[engine] / of["ours"] if "ours" in of else float("nan") for of in (warm, cpu)]
+            numbers = (each["start"], each["seconds"][0], warm[engine], ratios[0], cpu[engine], ratios[1], each["MiB"])
+            note = "" if apart <= TOLERANCE else f"  DIFFERENT PROMPTS, by {apart:.1e}"
+            print(f"{TITLES[engine]:<40}" + "".join(f"{number:>14.4g}" for number in numbers) + note)
+            figures[name] = {
+                **dict(zip(_COLUMNS, numbers, strict=True)),
+                "warm rounds": len(each["seconds"]) - 1,
+                f"largest difference of prompts after {COMPARED} rounds": apart,
+                f"largest change of prompts in {COMPARED} rounds": each["moved"],
+                **each["versions"],
+            }
+    return figures | {"load average after": os.getloadavg()[0]}
+
+
+def main() -> None:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m bench.race", description=__doc__, formatter_class=form)
+    parser.add_argument("engines", nargs="*", help=f"engines: {', '.join(TITLES)}; default all")
+    parser.add_argument("--part", choices=("ways", "growth", "vit"), help="part of the table; default ways and growth")
+    parser.add_argument("--only", default="", help="only works whose title contains this")
+    parser.add_argument("--threads", type=int, default=1, help="threads of an engine, or worker processes of Flower")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds that a run may take (default 600)")
+    parser.add_argument("--save", action="store_true", help="record the figures under bench/results/")
+    args = parser.parse_args()
+    if unknown := [name for name in args.engines if name not in TITLES]:
+        parser.error(f"unknown engine {unknown[0]!r}; must be one of {', '.join(TITLES)}")
+    parts = [args.part] if args.part else ["ways", "growth"]
+    todo = dict(one for part in parts for one in works(part, args.threads) if args.only in one[0])
+    figures = race(args.engines or list(TITLES), todo, args.limit)
+    if args.save:
+        print(f"saved {save('race', figures, 'bench.race')}")
+
+
+main()
