@@ -131,7 +131,7 @@ def _check_steps(stored: object) -> None:
     The library rejects malformed steps.
     """
     if not isinstance(stored, dict):
-        raise ValueError("it is not a JSON object")
+        raise ValueError("not a JSON object")
     for section in ("normalizer", "pre_tokenizer", "decoder"):
         waiting, n_steps = [stored.get(section)], 0
         while waiting:

@@ -71,7 +71,7 @@ def _read_images(path: Path, *keys: str) -> list[Any]:
         if not isinstance(labels, list) or not all(
             type(label) is int and 0 <= label < _MOST_CLASSES for label in labels
         ):
-            raise FedotpError(f"{path}: {key} must be a list of whole numbers from 0")
+            raise FedotpError(f"{path}: {key} must be a list of non-negative integers")
         if getattr(pixels, "dtype", None) != np.uint8 or pixels.shape != (len(labels), 3 * _SIDE * _SIDE):
             raise FedotpError(f"{path}: data must be uint8 of shape ({len(labels)}, {3 * _SIDE * _SIDE})")
     return [pixels, *(np.array(labels, np.int64) for labels in columns)]

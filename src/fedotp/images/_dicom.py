@@ -43,7 +43,7 @@ class DicomFile:
         """Read everything except the pixels, and require a single image of a supported kind."""
         dcmread = _pydicom().dcmread
         if _DEFLATED in content:
-            raise FedotpError("deflated DICOM files are not supported; save it with another transfer syntax")
+            raise FedotpError("deflated DICOM files are not supported; save the file with another transfer syntax")
         self._file = dcmread(_Counted(content), specific_tags=list(_TAGS))
         self._kind = str(_one(self._file, "PhotometricInterpretation"))
         if self._kind not in (*_GREY, *_COLOUR, _PALETTE):
