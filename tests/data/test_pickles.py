@@ -155,7 +155,7 @@ def test_cifar_names_that_are_no_names_are_refused(names: object, tmp_path: Path
 def test_cifar_labels_that_are_no_numbers_are_refused(labels: object, tmp_path: Path) -> None:
     folder = LAYOUTS["cifar10"][0](tmp_path)
     cifar_batch(folder / "data_batch_3", 10, {"labels": labels})  # type: ignore[dict-item]
-    with pytest.raises(FedotpError, match=r"data_batch_3: labels must be a list of whole numbers"):
+    with pytest.raises(FedotpError, match=r"data_batch_3: labels must be a list of non-negative integers"):
         load_dataset("cifar10", root=tmp_path)
 
 
