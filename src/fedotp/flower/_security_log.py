@@ -1,7 +1,6 @@
 """The security log of a server or a site: one JSON line per event, appended, each with the hash of the line before.
 
-A process has at most one (`security_log`); `record` writes to it from any module and thread. Who changes, removes or
-reorders lines breaks the chain of hashes.
+A line that is changed, removed or moved breaks the chain of hashes.
 """
 
 import hashlib
@@ -12,24 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from fedotp._files import cannot_write, opened_in_place
 from fedotp.errors import FedotpError
+from fedotp.flower._events import Event, handling
 
-Event = Literal[
-    "start",
-    "stop",
-    "configuration",  # the configuration of a run, or a change of it
-    "key-accepted",
-    "key-refused",
-    "order",  # a request of the server, with the digest of its agreement
-    "order-refused",
-    "update-refused",
-    "round",
-    "privacy-spent",
-    "release",  # a classifier, or a private average
-]
 _FIRST = "0" * 64
 
 
@@ -58,25 +45,12 @@ class SecurityLog:
             self._number, self._hash = self._number + 1, hashlib.sha256(text.encode()).hexdigest()
 
 
-_current: SecurityLog | None = None
-
-
-def record(event: Event, **facts: Any) -> None:
-    """Write an event to this process's security log, if it has one."""
-    assert event in get_args(Event)
-    if _current is not None:
-        _current.write(event, facts)
-
-
 @contextmanager
 def security_log(path: Path) -> Iterator[SecurityLog]:
-    """Make `path` the security log of this process."""
-    global _current
-    _current = SecurityLog(path)
-    try:
-        yield _current
-    finally:
-        _current = None
+    """Write the events of this process to `path`."""
+    log = SecurityLog(path)
+    with handling(log.write):
+        yield log
 
 
 def _end_of(path: Path) -> tuple[int, str]:
