@@ -1,4 +1,4 @@
-"""Events of a server or a site: keys, orders, updates, rounds, privacy. The security log and the status page receive them."""
+"""Events of a server or a site: keys, orders, updates, rounds, privacy; for the security log and the status page."""
 
 import contextlib
 from collections.abc import Callable, Iterator
