@@ -1,8 +1,7 @@
 """Append-only files of JSON lines, each with the hash of the line before and a hash of its own.
 
-A line that is changed, removed, inserted or moved breaks the chain at its place. Someone who can write the file can make
-a new chain from that place on, and can remove the last lines; whoever has noted a hash (another party, a backup) can
-detect that.
+A line that is changed, removed, inserted or moved breaks the chain at its place. Someone who can write the file can
+make a new chain from that place on, and can remove the last lines; another party that has noted a hash can detect that.
 """
 
 import fcntl
