@@ -11,9 +11,10 @@ import csv
 import io
 import re
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 
-from recipes.claims.claims import CLAIMS, PLACE_NAMES, Claim, called, counted, masses, place
+from recipes.claims.claims import CLAIMS, PLACE_NAMES, called, counted, masses, place
 from recipes.claims.data import ZERO_SHOT, Results
 from recipes.claims.judge import Judged, Series, Word, verdict
 from recipes.claims.settings import AVERAGE, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
@@ -58,13 +59,8 @@ def overview(judged: dict[str, list[Judged]]) -> str:
 
 _IN_FIGURES = ("alpha", "shots-ahead")
 """Claims whose differences a figure of the page shows."""
-
-
-def table_of(claim: Claim, judged: list[Judged]) -> str:
-    """The table of a claim and its verdict."""
-    if claim.name in _IN_FIGURES:
-        return f"Comparisons: {_counted(judged)}. Verdict: **{verdict(judged)}**."
-    return f"{matrix(judged, claim.scale)}\n\nVerdict: **{verdict(judged)}**."
+_TOGETHER = {"pathological": ("dirichlet", "vendors"), "transport": ("unbalanced",), "global-part": ("local-part",)}
+"""Claims whose differences are in the table of another."""
 
 
 def _counted(judged: list[Judged]) -> str:
@@ -173,7 +169,14 @@ def tables(folder: Path, field: Path) -> dict[str, str]:
     """All tables of the page, by the names of their places."""
     results = Results(folder, field)
     judged = {claim.name: claim.judged(results) for claim in CLAIMS}
-    found = {claim.name: table_of(claim, judged[claim.name]) for claim in CLAIMS if claim.is_tested}
+    elsewhere = {*_IN_FIGURES, *chain.from_iterable(_TOGETHER.values())}
+    found = {
+        claim.name: matrix(
+            [each for name in (claim.name, *_TOGETHER.get(claim.name, ())) for each in judged[name]], claim.scale
+        )
+        for claim in CLAIMS
+        if claim.is_tested and claim.name not in elsewhere
+    }
     return found | {"overview": overview(judged), "accuracies": accuracies(results)}
 
 
