@@ -195,7 +195,7 @@ def made_of(folder: Path) -> str:
 def _points(difference: Difference) -> str:
     if difference.low is None or difference.high is None:
         return f"{difference.mean:+.1f}"
-    return f"{difference.mean:+.1f} ({difference.low:+.1f} to {difference.high:+.1f})"
+    return f"{difference.mean:+.1f} ±{(difference.high - difference.low) / 2:.1f}"
 
 
 def read(path: Path) -> list[Line]:
