@@ -48,12 +48,11 @@ def _cell(each: Judged, scale: float) -> str:
 
 
 def overview(judged: dict[str, list[Judged]]) -> str:
-    """All claims with their verdicts."""
+    """All tested claims with their verdicts."""
     lines = []
     for number, claim in enumerate(CLAIMS, 1):
-        link = f"[{number}](#{claim.name if judged[claim.name] else 'not-tested'})"
-        found = _counted(judged[claim.name])
-        lines.append([link, claim.says, f"**{verdict(judged[claim.name])}**", found])
+        if of := judged[claim.name]:
+            lines.append([f"[{number}](#{claim.name})", claim.says, f"**{verdict(of)}**", _counted(of)])
     return table(["", "claim", "verdict here", "comparisons"], lines).replace("---:", "---")
 
 
@@ -65,7 +64,7 @@ _TOGETHER = {"pathological": ("dirichlet", "vendors"), "transport": ("unbalanced
 
 def _counted(judged: list[Judged]) -> str:
     counts = Counter(each.word for each in judged)
-    return ", ".join(f"{word} {counts[word]}" for word in Word if counts[word]) or "not tested"
+    return ", ".join(f"{word} {counts[word]}" for word in Word if counts[word])
 
 
 def accuracies(results: Results) -> str:

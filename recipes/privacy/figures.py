@@ -85,16 +85,18 @@ def draw(results: Results, folder: Path) -> Path:
 
 
 def table(results: Results) -> str:
-    """Accuracies, and below them what privacy costs in points with its interval."""
-    lines = ["| hidden | method | " + " | ".join(f"epsilon {e}" for e in _SOME[:-1]) + " | no privacy | zero-shot |"]
+    """Without privacy the accuracy; with it the difference in points, with half its interval."""
+    lines = [
+        "| hidden | method | no privacy, % | " + " | ".join(f"epsilon {e}" for e in _SOME[:-1]) + " | zero-shot, % |"
+    ]
     lines.append("|---|---|" + "---:|" * (len(_SOME) + 1))
     for unit, setting in SETTINGS.items():
         for method in setting.methods:
-            cells = []
-            for target in _SOME[:-1]:
-                low, high = results.cost(unit, method, target)
-                cells.append(f"{_mean(results.series(unit, method, target)):.1f} ({low:+.1f} to {high:+.1f})")
-            cells += [f"{_mean(results.series(unit, method, '0', what)):.1f}" for what in ("accuracy", "zero_shot")]
+            base, zero_shot = (
+                f"{_mean(results.series(unit, method, '0', what)):.1f}" for what in ("accuracy", "zero_shot")
+            )
+            ends = [results.cost(unit, method, target) for target in _SOME[:-1]]
+            cells = [base, *(f"{(low + high) / 2:+.1f} ±{(high - low) / 2:.1f}" for low, high in ends), zero_shot]
             lines.append(f"| one {unit} | {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
