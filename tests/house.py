@@ -13,10 +13,10 @@ Rooms = Sequence[tuple[str, ...]]
 
 
 def rooms_of(page: str) -> Rooms:
-    """The names in the first column of the table `| room | contains | must not depend on |`, row by row."""
-    table = re.search(r"^\| room \| contains \| must not depend on \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    """The names in the first column of the table `| room | contains |`, row by row."""
+    table = re.search(r"^\| room \| contains \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
     if table is None:
-        raise ValueError("there is no table | room | contains | must not depend on |")
+        raise ValueError("there is no table | room | contains |")
     return [tuple(re.findall(r"`([^`]+)`", row.split("|")[1])) for row in table[1].splitlines()]
 
 
