@@ -130,18 +130,11 @@ def no_attack(results: Results) -> str:
 
 
 def short(results: Results) -> str:
-    """What the tables say, counted."""
-    lines, rows = [], {rule: [f"`{rule}`"] for rule in _OTHERS}
+    """What the rules do, counted."""
+    rows = {rule: [f"`{rule}`"] for rule in _OTHERS}
     cells = [(attack, share) for attack in ATTACKS for share in SHARES]
     for method in METHODS:
         unharmed = {cell: results.unharmed(method, *cell) for cell in cells}
-        harmed = judge([(results.accuracy(method, *cell, "average"), unharmed[cell]) for cell in cells])
-        worst, (attack, share) = min(zip(harmed, cells, strict=True), key=lambda each: each[0].mean)
-        lines.append(
-            f"- **{TITLES[method]} without a rule**: {sum(each.apart and each.mean < 0 for each in harmed)} of "
-            f"{len(cells)} attacks cost accuracy significantly; the worst, {attack} from "
-            f"{_percent(share)}, costs {-100 * worst.mean:.1f} points."
-        )
         for rule in _OTHERS:
             found = [each for share in SHARES for each in judge(_against_average(results, method, rule, share))]
             lost = [interval(less(results.accuracy(method, *cell, rule), unharmed[cell]))[0] for cell in cells]
@@ -149,7 +142,7 @@ def short(results: Results) -> str:
             rows[rule] += [str(ahead), str(behind), f"{-100 * min(lost):.1f}"]
     columns = ("ahead", "behind", "worst")
     header = [f"of {len(cells)} attacks", *(f"{TITLES[method]}: {name}" for method in METHODS for name in columns)]
-    return "\n".join([*lines, "", table(header, list(rows.values()))])
+    return table(header, list(rows.values()))
 
 
 def _against_average(results: Results, method: str, rule: str, share: float) -> list[tuple[Series, Series]]:

@@ -169,12 +169,9 @@ def called(method: str) -> str:
 _ZERO, _FEDOTP = "zeroshot", "fedotp"
 PARTS = {
     "the prior alone": ((_ZERO, "on"), (_ZERO, "off")),
-    "one shared prompt alone": (("promptfl", "off"), (_ZERO, "off")),
-    "both": (("promptfl", "on"), (_ZERO, "off")),
     "FedOTP": ((_FEDOTP, "off"), (_ZERO, "off")),
     "FedOTP's local prompt beyond the prior": ((_FEDOTP, "on"), ("global part of fedotp", "on")),
-    "personal ridge": (("personal-ridge", "on"), (_ZERO, "off")),
-    "its own images beyond the prior": (("personal-ridge", "on"), ("global part of personal-ridge", "on")),
+    "personal ridge's own images beyond the prior": (("personal-ridge", "on"), ("global part of personal-ridge", "on")),
 }
 """What personalisation is made of: differences of two rows."""
 
