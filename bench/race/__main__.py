@@ -4,7 +4,7 @@ python -m bench.race                 the whole table: 1,000 clients, two methods
 python -m bench.race loop flower     some engines
 python -m bench.race --part growth   a part of it: "ways" or "growth"
 python -m bench.race --only tutorial works whose title contains a text
-python -m bench.race --part vit      ViT-B/16's shapes, 37 classes, 10 clients, 5 epochs; meant for a GPU
+python -m bench.race --part vit      ViT-B/16's shapes, 37 classes, 10 clients; meant for a GPU
 python -m bench.race --save          record the figures under bench/results/race-<cpu or gpu>.json
 """
 
@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +57,13 @@ def works(part: str, threads: int) -> Iterator[tuple[str, Work]]:
         base = Work(backbone="vit", clients=10, sampled=10, images=59, epochs=5, threads=threads)
     for method in ("promptfl", "fedotp"):
         cached = replace(base, method=method)
-        slow = replace(cached, way="tutorial", sampled=min(_SLOW, base.sampled))
+        slow = replace(cached, way="tutorial", sampled=min(_SLOW, base.sampled), epochs=1)
         yield _title(cached), cached
         yield _title(slow), slow
 
 
 def _title(work: Work) -> str:
-    of = "ViT-B/16, " if work.backbone == "vit" else ""
+    of = f"ViT-B/16, {work.epochs} x " if work.backbone == "vit" else ""
     return f"{work.method}, {work.way}, {of}{work.sampled} of {work.clients:,} clients"
 
 
@@ -76,8 +77,8 @@ def run(engine: str, work: Work, limit: float) -> dict[str, Any] | str:
     with tempfile.TemporaryDirectory() as folder:
         result, log = Path(folder) / "result.json", Path(folder) / "log"
         command = [python, "-m", "bench.race.one", engine, json.dumps(asdict(work)), str(result)]
-        roots = [str(_HERE.parents[1] / "src"), str(_HERE.parents[1])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(roots), "FLWR_TELEMETRY_ENABLED": "0"}
+        roots = [str(_HERE.parents[1] / "src"), str(_HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, roots)), "FLWR_TELEMETRY_ENABLED": "0"}
         start = time.time()
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
@@ -114,8 +115,8 @@ def _lines(code: str, name: str | None = None) -> int:
     return sum(bool(line.strip()) for line in ast.unparse(tree).splitlines())
 
 
-def race(engines: list[str], todo: dict[str, Work], limit: float) -> dict[str, Any]:
-    """Print a table for each work, and return its figures."""
+def race(engines: list[str], todo: dict[str, Work], limit: float, keep: Callable[[dict[str, Any]], object]) -> None:
+    """Print a table for each work, and `keep` the figures so far."""
     figures: dict[str, Any] = {f"lines of code: {TITLES[engine]}": lines(engine) for engine in engines}
     print(*(f"{name}: {count}" for name, count in figures.items()), sep="\n")
     figures["threads of an engine"] = max((work.threads for work in todo.values()), default=0)
@@ -147,7 +148,7 @@ def race(engines: list[str], todo: dict[str, Work], limit: float) -> dict[str, A
                 f"largest change of prompts in {COMPARED} rounds": each["moved"],
                 **each["versions"],
             }
-    return figures | {"load average after": os.getloadavg()[0]}
+        keep(figures | {"load average after": os.getloadavg()[0]})
 
 
 def main() -> None:
@@ -164,9 +165,8 @@ def main() -> None:
         parser.error(f"unknown engine {unknown[0]!r}; must be one of {', '.join(TITLES)}")
     parts = [args.part] if args.part else ["ways", "growth"]
     todo = dict(one for part in parts for one in works(part, args.threads) if args.only in one[0])
-    figures = race(args.engines or list(TITLES), todo, args.limit)
-    if args.save:
-        print(f"saved {save('race', figures, 'bench.race')}")
+    keep = partial(save, "race", program="bench.race") if args.save else len
+    race(args.engines or list(TITLES), todo, args.limit, keep)
 
 
 main()

@@ -15,6 +15,7 @@ from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError
 
 Rule = Literal["pooled", ot.Rule]
+_EPS = 1e-7  # not 0 in float16
 
 
 def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -40,8 +41,8 @@ def _mean_direction(classes: Tensor, weights: Tensor | None) -> Tensor:
 def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
     """Compute the cosine of every patch and every prompt of every class, G_m' H_k (Section 4.2; cost is 1 minus it).
 
-    One matrix product per client. The result is a view of memory ordered (C, K, N, B, V), which `fedotp.ot.score`
-    reads without a copy.
+    One matrix product per client, in the precision of the tokens. The result is a view of memory ordered
+    (C, K, N, B, V), which `fedotp.ot.score` reads without a copy.
 
     Args:
         tokens:  (C, B, V, e) patch tokens.
@@ -52,9 +53,9 @@ def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
     """
     n_clients, n_images, n_patches, width = tokens.shape
     n_prompts, n_classes = classes.shape[1:3]
-    patches = F.normalize(tokens, dim=-1).reshape(n_clients, n_images * n_patches, width)
+    patches = F.normalize(tokens, dim=-1, eps=_EPS).reshape(n_clients, n_images * n_patches, width)
     prompts = F.normalize(classes, dim=-1).transpose(1, 2).reshape(n_clients, n_classes * n_prompts, width)
-    products = prompts @ patches.mT  # (C, KN, BV)
+    products = prompts.to(patches.dtype) @ patches.mT  # (C, KN, BV)
     return products.view(n_clients, n_classes, n_prompts, n_images, n_patches).permute(0, 3, 1, 4, 2)
 
 
@@ -113,7 +114,7 @@ class Matching:
             return pooled_score(image.pooled, classes, weights)
         if self.rule == "average":
             # Averaging normalised features first gives the mean cosine without a similarity tensor.
-            patches = F.normalize(image.tokens, dim=-1).mean(-2)  # (C, B, e)
+            patches = F.normalize(image.tokens, dim=-1, eps=_EPS).mean(-2, dtype=classes.dtype)  # (C, B, e)
             if weights is not None and weights.dim() == 3:
                 each = patches[:, None] @ F.normalize(classes, dim=-1).mT  # (C, N, B, K)
                 return (weights.mT[..., None] * each).sum(1)

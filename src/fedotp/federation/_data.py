@@ -14,7 +14,7 @@ from fedotp.clip import ImageFeatures
 from fedotp.data.partition import Client
 from fedotp.data.store import EncodedDataset
 from fedotp.federation._sampling import Ints, draws, order
-from fedotp.methods import Batch, Memory, Need
+from fedotp.methods import Batch, Memory, Need, Task
 
 OnImages = Callable[[int], object]
 """Called with a number of images after they have been trained on or predicted."""
@@ -283,12 +283,16 @@ class ResidentImages:
             return None
         return cls(features, images.labels)
 
-    def batch(self, rows: Tensor, crops: Tensor, dtype: torch.dtype, needs: frozenset[Need]) -> Batch:
-        """Return the images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); without tokens V is 0."""
+    def batch(self, rows: Tensor, crops: Tensor, task: Task, needs: frozenset[Need]) -> Batch:
+        """Return the images `rows` (C, B), -1 for padding, in the clients' `crops` (C,); without tokens V is 0.
+
+        For a tower in bfloat16, which is less precise, tokens remain in the precision in which they are stored.
+        """
         at = rows.clamp_min(0)
         of = crops[:, None].expand_as(at)
-        tokens = self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0]
-        image = ImageFeatures(self.features.pooled[of, at].to(dtype), tokens[of, at].to(dtype))
+        tokens = (self.features.tokens if Need.TOKENS in needs else self.features.tokens[:, :, :0])[of, at]
+        tokens = tokens if task.clip.dtype == torch.bfloat16 else tokens.to(task.dtype)
+        image = ImageFeatures(self.features.pooled[of, at].to(task.dtype), tokens)
         return Batch(image, torch.where(rows < 0, -1, self.labels[at]))
 
 

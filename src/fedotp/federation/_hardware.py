@@ -24,7 +24,7 @@ _SIMILARITY_FLOATS = 8  # per similarity: value, plan, solver scratch, gradients
 _CLASS_FLOATS = 4  # per component of a class feature: raw, normalised, and derived values, twice
 _COPIES = 8  # of learned parameters: received, trained, gradients, the optimizer's moments, and a graph's buffers
 _ASSUMED = 4 << 30  # bytes, if the system does not report free memory (macOS, Windows)
-_CPU_GROUP = 64  # larger groups are no faster on a CPU, where one client already fills the caches
+_CPU_GROUP = 16  # larger groups need more memory and are no faster on a CPU: one client already fills the caches
 
 _SMALL = 384  # a narrower text tower gains almost nothing from a second thread (`python -m bench threads`)
 

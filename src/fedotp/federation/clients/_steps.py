@@ -261,7 +261,7 @@ class ResidentTrainer:
         return buffers.total.clone()
 
     def _step(self, buffers: Buffers, n: int) -> None:
-        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
+        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task, self._method.needs)
         if buffers.prior is not None:
             batch = batch._replace(prior=buffers.prior[:n])
         current = {name: value[:n].detach() for name, value in buffers.params.items()}

@@ -242,7 +242,7 @@ class ResidentTester:
         return classes, losses
 
     def _judge(self, buffers: _Buffers, predictor: Predictor, n: int) -> tuple[Tensor, Tensor]:
-        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task.dtype, self._method.needs)
+        batch = self._images.batch(buffers.rows[:n], buffers.crops[:n], self._task, self._method.needs)
         return predictor.rows(slice(n)).judge(batch.image, batch.labels)
 
 
