@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli import _complete, _options
 from fedotp.cli.show import SOME_FAILED
 
 app = typer.Typer()
@@ -28,11 +27,8 @@ def check(
     found = check_logs(files)
     _print([], found.notes, found.wrong)
     events = ", ".join(f"{n} {event}" for event, n in sorted(found.events.items()))
-    print(
-        f"valid: {found.n_lines} lines from {min(found.times)} to {max(found.times)}: {events}"
-        if found.times
-        else "no lines"
-    )
+    when = f", {min(found.times)} to {max(found.times)}: {events}" if found.times else ""
+    print(f"valid: {found.n_lines} lines{when}")
 
 
 def _print(facts: list[str], notes: list[str], wrong: list[str]) -> None:

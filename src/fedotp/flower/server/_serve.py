@@ -26,6 +26,7 @@ from fedotp.flower._events import record, recording_life
 from fedotp.flower._log import LogObserver, start_logging
 from fedotp.flower.keys import KeyIdentity, ServerKeys
 from fedotp.flower.link import Transport, superlink
+from fedotp.flower.records import security_log
 from fedotp.flower.secure import Terms
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
@@ -274,13 +275,16 @@ def run_server(
     classes: tuple[str, ...],
     out: Path | None,
     resume: Path | None,
+    log_to: Path | None = None,
+    log_format: str = "text",
 ) -> RunDirectory:
     """Listen at `host`:`port`, accept the sites in `keys` (without keys: any), and run, or `resume`.
 
-    Return the run's directory, which may not exist if the run was stopped before its first round.
+    The security log is `log_to`, by default beside the run's directory. Return that directory, which may not exist if
+    the run was stopped before its first round.
     """
     quiet_flower(cache_folder() / "flower")
-    start_logging()
+    start_logging(log_format)
     held = None if keys is None else ServerKeys.read(keys)
     names = tuple(held.sites) if held else ()
     if held and settings.min_sites > len(names):
@@ -300,6 +304,7 @@ def run_server(
         log.warning("--insecure: any client that reaches %s:%d can participate and read messages", host, port)
     try:
         with (
+            security_log(log_to or path.with_name(f"{path.name}.security.jsonl")),
             recording_life("server", address=f"{host}:{port}", sites=list(names)),
             listen(lambda: log.info("stopping")) as interrupt,
             superlink(host, port, held) as link,

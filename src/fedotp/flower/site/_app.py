@@ -30,6 +30,7 @@ from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._wire import digest_of, from_record, to_record
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import Executor, SuperNode
+from fedotp.flower.records import security_log
 from fedotp.flower.secure import SiteSession
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
@@ -228,12 +229,12 @@ def _site(settings: SiteSettings) -> Site:
     return Site(settings, log_encoding(log))
 
 
-def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
+def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None, *, log_format: str = "text") -> None:
     """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
     os.umask(0o077)  # new files are readable by their owner only
     quiet_flower(settings.state / "flower")
     stay_offline()
-    start_logging()
+    start_logging(log_format)
     own = {**vars(settings), "state": str(settings.state)}
     own = {key: value for key, value in own.items() if value not in ("", -1)}
 
@@ -245,8 +246,8 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     node = SuperNode(server, keys, settings.state)
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
-    life = recording_life("site", name=settings.name, server=server)
-    with alone_in(settings.state), life, listen(stopping) as stop:
+    log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
+    with alone_in(settings.state), security_log(log_file), life, listen(stopping) as stop:
         node.start()
         try:
             while not stop.wanted:
