@@ -31,6 +31,7 @@ from fedotp.cli import (
     many,
     paper,
     predict,
+    records,
     report,
     run,
     runs,
@@ -48,7 +49,7 @@ _PANELS = {
     "Use": ("predict", "serve", "export", "calibrate", "join"),
     "Data": ("data", "weights"),
     "Federate": ("keys", "server", "client"),
-    "Trust": ("audit", "forget"),
+    "Trust": ("audit", "forget", "log"),
 }
 """All commands, in the order of `fedotp --help`."""
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that control how OpenMP threads wait
@@ -108,6 +109,7 @@ for module in (demo, advise, run, many, report, figures, predict, serve, bundles
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 for group in (paper, runs, data, weights, keys):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+app.add_typer(records.log_app, name="log")
 
 
 def _print_version(wanted: bool) -> None:

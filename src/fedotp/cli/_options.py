@@ -29,6 +29,11 @@ BackboneOption = Annotated[
     str | None, typer.Option(help="File of the backbone's weights, if the path in the run is not valid here.")
 ]
 
+LogFormatOption = Annotated[
+    str, typer.Option(metavar="FORMAT", help="Format of the log on standard error: text, or json (an object per line).")
+]
+LOG_FORMAT = "text"
+
 # Configurations ------------------------------------------------------------------------------------------------
 
 SOURCE = "demo"

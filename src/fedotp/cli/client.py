@@ -102,6 +102,7 @@ def client(
     privacy_unit: PrivacyUnitOption = None,
     privacy_delta: PrivacyDeltaOption = None,
     least_noise: LeastNoiseOption = None,
+    log_format: _options.LogFormatOption = _options.LOG_FORMAT,
 ) -> None:
     """Participate in a federation with this site's images, which never leave it.
 
@@ -140,7 +141,7 @@ def client(
         secure_sites=secure_sites,
         **privacy,
     )
-    run_site(settings, address, held)
+    run_site(settings, address, held, log_format=log_format)
 
 
 def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":

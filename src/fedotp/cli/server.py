@@ -62,6 +62,10 @@ ThresholdOption = Annotated[
         show_default=f"{ServerSettings.secure_threshold:.3g}",
     ),
 ]
+SecurityLogOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The security log.", show_default="beside the run: RUN.security.jsonl"),
+]
 RangeOption = Annotated[int, _secure(metavar="X", help="Largest value of a prompt in a secure sum.")]
 
 
@@ -86,6 +90,8 @@ def server(
     secure: SecureOption = ServerSettings.secure,
     secure_threshold: ThresholdOption = ServerSettings.secure_threshold,
     secure_range: RangeOption = ServerSettings.secure_range,
+    security_log: SecurityLogOption = None,
+    log_format: _options.LogFormatOption = _options.LOG_FORMAT,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
@@ -118,8 +124,10 @@ def server(
 
     job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
+    job |= {"log_to": security_log, "log_format": log_format}
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
-    _print_end(directory, [*_where(keys, host, port), *_given(settings)])
+    logs = ["--security-log", str(security_log)] if security_log else []
+    _print_end(directory, [*_where(keys, host, port), *_given(settings), *logs])
 
 
 def _start_flower(keys: Path | None, insecure: bool) -> None:

@@ -1,13 +1,16 @@
 """The log of a server or a site, on standard error."""
 
+import json
 import logging
 import math
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from fedotp._text import printable
+from fedotp._values import require
 from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
@@ -33,12 +36,26 @@ class _SafeFormatter(logging.Formatter):
         return "\n".join(f"    {printable(line[:_LONGEST])}" for line in lines)
 
 
-def start_logging() -> None:
-    """Show log lines of fedotp, but none of Flower. Repeated calls have no effect."""
+class _JsonFormatter(_SafeFormatter):
+    """Formats a record as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        facts = {"time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")}
+        facts |= {
+            "level": record.levelname,
+            "logger": record.name,
+            "message": printable(record.getMessage()[:_LONGEST]),
+        }
+        return json.dumps(facts | ({"error": self.formatException(record.exc_info)} if record.exc_info else {}))
+
+
+def start_logging(log_format: str = "text") -> None:
+    """Show log lines of fedotp, but none of Flower, as "text" or "json". Repeated calls have no effect."""
+    require(log_format in ("text", "json"), "log-format", log_format, '"text" or "json"')
     logger = logging.getLogger("fedotp")
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(_SafeFormatter())
+        handler.setFormatter(_SafeFormatter() if log_format == "text" else _JsonFormatter())
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         logger.propagate = False

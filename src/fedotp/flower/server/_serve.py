@@ -22,9 +22,11 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._defaults import quiet_flower
+from fedotp.flower._events import record, recording_life
 from fedotp.flower._log import LogObserver, start_logging
 from fedotp.flower.keys import KeyIdentity, ServerKeys
 from fedotp.flower.link import Transport, superlink
+from fedotp.flower.records import security_log
 from fedotp.flower.secure import Terms
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
@@ -138,6 +140,8 @@ def _federation(
 ) -> Deployed:
     """Make the federation of the registered sites; a resumed run began with `n_sites` and has released `n_averages`."""
     agreement = registration.agreement
+    facts = {"method": config.method.name, "rounds": config.federation.rounds}
+    record("configuration", run=agreement.run, digest=agreement.digest, **facts)
     clip = load_backbone(config.backbone.source, config.compute.device)
     return Deployed(
         config,
@@ -210,13 +214,13 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
     progress = Progress.load(directory.checkpoint) if directory.checkpoint.is_file() else Progress()
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
-    for record in directory.metrics("round"):
-        averages += len(record["answered"]) >= directory.config.federation.min_clients
-        for number in record["answered"]:
-            registry.members[number].accepted = record["round"]
-        for name, why in record.get("faults", {}).items():
+    for line in directory.metrics("round"):
+        averages += len(line["answered"]) >= directory.config.federation.min_clients
+        for number in line["answered"]:
+            registry.members[number].accepted = line["round"]
+        for name, why in line.get("faults", {}).items():
             registry.members[registry.names.index(name)].fail(Fault.read(why))
-        for name in record.get("shortened", {}):
+        for name in line.get("shortened", {}):
             registry.members[registry.names.index(name)].shortened += 1
     return progress, averages
 
@@ -271,13 +275,16 @@ def run_server(
     classes: tuple[str, ...],
     out: Path | None,
     resume: Path | None,
+    log_to: Path | None = None,
+    log_format: str = "text",
 ) -> RunDirectory:
     """Listen at `host`:`port`, accept the sites in `keys` (without keys: any), and run, or `resume`.
 
-    Return the run's directory, which may not exist if the run was stopped before its first round.
+    The security log is `log_to`, by default beside the run's directory. Return that directory, which may not exist if
+    the run was stopped before its first round.
     """
     quiet_flower(cache_folder() / "flower")
-    start_logging()
+    start_logging(log_format)
     held = None if keys is None else ServerKeys.read(keys)
     names = tuple(held.sites) if held else ()
     if held and settings.min_sites > len(names):
@@ -296,7 +303,12 @@ def run_server(
     if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
         log.warning("--insecure: any client that reaches %s:%d can participate and read messages", host, port)
     try:
-        with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
+        with (
+            security_log(log_to or path.with_name(f"{path.name}.security.jsonl")),
+            recording_life("server", address=f"{host}:{port}", sites=list(names)),
+            listen(lambda: log.info("stopping")) as interrupt,
+            superlink(host, port, held) as link,
+        ):
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}

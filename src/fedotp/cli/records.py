@@ -1,0 +1,41 @@
+"""`fedotp log check` and `fedotp verify`: find later changes of security logs and runs of real sites."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedotp._text import printable
+from fedotp.cli.show import SOME_FAILED
+
+app = typer.Typer()
+log_app = typer.Typer(help="Security logs of servers and sites.", no_args_is_help=True)
+
+
+@log_app.command()
+def check(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="The files of one log; also those that were moved away.")
+    ],
+) -> None:
+    """Check that no line of a security log was changed, removed, inserted or moved.
+
+    Example: fedotp log check runs/skin.security.jsonl
+    """
+    from fedotp.flower.records import check_logs
+
+    found = check_logs(files)
+    _print([], found.notes, found.wrong)
+    events = ", ".join(f"{n} {event}" for event, n in sorted(found.events.items()))
+    when = f", {min(found.times)} to {max(found.times)}: {events}" if found.times else ""
+    print(f"valid: {found.n_lines} lines{when}")
+
+
+def _print(facts: list[str], notes: list[str], wrong: list[str]) -> None:
+    """Print findings; exit if something is wrong."""
+    for line in (*facts, *(f"note: {note}" for note in notes)):
+        print(printable(line))
+    for line in wrong:
+        typer.secho(f"wrong: {printable(line)}", err=True, fg="red")
+    if wrong:
+        raise typer.Exit(SOME_FAILED)
