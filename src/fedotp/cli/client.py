@@ -102,6 +102,8 @@ def client(
     privacy_unit: PrivacyUnitOption = None,
     privacy_delta: PrivacyDeltaOption = None,
     least_noise: LeastNoiseOption = None,
+    status: _options.StatusOption = None,
+    status_token: _options.StatusTokenOption = None,
 ) -> None:
     """Participate in a federation with this site's images, which never leave it.
 
@@ -140,7 +142,7 @@ def client(
         secure_sites=secure_sites,
         **privacy,
     )
-    run_site(settings, address, held)
+    run_site(settings, address, held, _options.status_of(status, status_token))
 
 
 def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":

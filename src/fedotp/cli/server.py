@@ -86,6 +86,8 @@ def server(
     secure: SecureOption = ServerSettings.secure,
     secure_threshold: ThresholdOption = ServerSettings.secure_threshold,
     secure_range: RangeOption = ServerSettings.secure_range,
+    status: _options.StatusOption = None,
+    status_token: _options.StatusTokenOption = None,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
@@ -118,8 +120,11 @@ def server(
 
     job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
-    directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
-    _print_end(directory, [*_where(keys, host, port), *_given(settings)])
+    shown = _options.status_of(status, status_token)
+    directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume, status=shown)
+    where = [*_where(keys, host, port), *(["--status", status] if status else [])]
+    where += ["--status-token", str(status_token)] if status_token else []
+    _print_end(directory, [*where, *_given(settings)])
 
 
 def _start_flower(keys: Path | None, insecure: bool) -> None:

@@ -188,6 +188,7 @@ class SiteAccess:
         self._app, self._known, self._limits = app, known, limits
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes], float] = {}
+        self.seen: dict[str, float] = {}
 
     def expect(self, key: bytes, message: Message) -> None:
         """Allow the site with this key to push an answer to `message`."""
@@ -222,6 +223,7 @@ class SiteAccess:
             if (away := _seconds_away(headers)) is not None:
                 self._warn("clock", key, f"request refused: its clock differs by {away:+.0f} s from the server's")
                 return _unauthorised(), b""
+            self.seen[self._known[key]] = time.time()
         if not self._limits.admit(peer, key or repr(peer).encode()):
             self._warn("many", key, "connection refused: too many connections with its key")
             return PlainTextResponse("too many connections with this key", 429), b""

@@ -32,6 +32,7 @@ from fedotp.flower.secure import SiteSession
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import make_private
+from fedotp.flower.status import Status, StatusAddress, serve_status
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
@@ -204,7 +205,7 @@ def _site(settings: SiteSettings) -> Site:
     return Site(settings, log_encoding(log))
 
 
-def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None:
+def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None, status: StatusAddress | None = None) -> None:
     """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
     os.umask(0o077)  # new files are readable by their owner only
     quiet_flower(settings.state / "flower")
@@ -221,7 +222,8 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None) -> None
     node = SuperNode(server, keys, settings.state)
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
-    with alone_in(settings.state), listen(stopping) as stop:
+    shown = serve_status(status, Status("site", [server], node.seen, settings.name))
+    with alone_in(settings.state), listen(stopping) as stop, shown:
         node.start()
         try:
             while not stop.wanted:

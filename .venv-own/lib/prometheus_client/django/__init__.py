@@ -1,0 +1,5 @@
+from .exposition import PrometheusDjangoView
+
+__all__ = [
+    "PrometheusDjangoView",
+]
