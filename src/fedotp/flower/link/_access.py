@@ -24,6 +24,7 @@ from flwr.app import Message
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fedotp.flower._events import record
 from fedotp.flower.link import _flwr
 
 log = logging.getLogger("fedotp.server")
@@ -162,6 +163,7 @@ _LONGEST = {  # bytes of a request's body
 }
 _BODY_SECONDS = 300.0  # timeout for a body
 _REMIND = 60.0  # seconds between log lines about the same problem of a site
+_MOST_UNKNOWN = 100  # records of refusals in that time of clients that are no sites
 
 _ANSWER = 8 * _MIB  # bytes of an answer, beyond those below; enough for 300,000 predictions
 _ANSWER_PER_BYTE = 4  # bytes of answer for each byte of arrays in the request: the same arrays, and retries
@@ -187,7 +189,7 @@ class SiteAccess:
         """Accept clients with `known` public keys, which map to sites' names; None: any client."""
         self._app, self._known, self._limits = app, known, limits
         self._quotas: dict[bytes, _Quota] = {}
-        self._reminded: dict[tuple[str, bytes], float] = {}
+        self._reminded: dict[tuple[str, bytes | str], float] = {}
         self.seen: dict[str, float] = {}
 
     def expect(self, key: bytes, message: Message) -> None:
@@ -217,13 +219,21 @@ class SiteAccess:
             key = _claimed_key(headers)
             if key not in self._known:
                 is_new = path == f"{_FLEET}activate-node"
+                if self._is_due("unknown", peer[0]):
+                    record("key-refused", fingerprint=_flwr.fingerprint(key), address=peer[0], reason=UNREGISTERED)
                 return JSONResponse(*_flwr.refusal_of_key(UNREGISTERED)) if is_new else _unauthorised(), b""
             if not _has_signed(key, headers):
+                if self._is_due("forged", peer[0]):
+                    self._refused(key, peer, "the signature is not by this key")
                 return _unauthorised(), b""
             if (away := _seconds_away(headers)) is not None:
-                self._warn("clock", key, f"request refused: its clock differs by {away:+.0f} s from the server's")
+                why = f"its clock differs by {away:+.0f} s from the server's"
+                if self._warn("clock", key, f"request refused: {why}"):
+                    self._refused(key, peer, why)
                 return _unauthorised(), b""
             self.seen[self._known[key]] = time.time()
+            if path == f"{_FLEET}activate-node":
+                record("key-accepted", site=self._known[key], address=peer[0])
         if not self._limits.admit(peer, key or repr(peer).encode()):
             self._warn("many", key, "connection refused: too many connections with its key")
             return PlainTextResponse("too many connections with this key", 429), b""
@@ -243,12 +253,24 @@ class SiteAccess:
         left.answers -= begins
         return left.n_bytes >= 0 and left.answers >= 0
 
-    def _warn(self, what: str, key: bytes, why: str) -> None:
-        """Log a warning about a site, at most once a minute for each reason."""
-        now = time.monotonic()
-        if now - self._reminded.get((what, key), -_REMIND) >= _REMIND:
-            self._reminded[what, key] = now
+    def _refused(self, key: bytes, peer: Peer, why: str) -> None:
+        record("key-refused", site=(self._known or {})[key], address=peer[0], reason=why)
+
+    def _warn(self, what: str, key: bytes, why: str) -> bool:
+        """Log a warning about a site, at most once a minute for each reason; return True if logged."""
+        if is_due := self._is_due(what, key):
             log.warning("site %s: %s", (self._known or {}).get(key, "without key"), why)
+        return is_due
+
+    def _is_due(self, what: str, who: bytes | str) -> bool:
+        """True once a minute for each reason and site (bytes) or unknown client (str), of which there may be many."""
+        now = time.monotonic()
+        self._reminded = {each: at for each, at in self._reminded.items() if now - at < _REMIND}
+        n_unknown = sum(isinstance(each, str) for _, each in self._reminded)
+        if (what, who) in self._reminded or (isinstance(who, str) and n_unknown >= _MOST_UNKNOWN):
+            return False
+        self._reminded[what, who] = now
+        return True
 
 
 class LocalAccess:

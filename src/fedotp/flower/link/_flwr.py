@@ -6,13 +6,15 @@ when Flower is upgraded. Modules for the server or SuperNode only are imported o
 
 import hashlib
 import logging
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key, ssh_key_fingerprint
 from flwr.app import Context, Message
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.common.constant import ErrorCode as ErrorCode
@@ -113,6 +115,14 @@ def _local(client: _Client, headers: Mapping[str, str] | None) -> _Client:
 def key_bytes(text: str) -> bytes:
     """Convert a public key in OpenSSH format to that of Flower's requests."""
     return public_key_to_bytes(load_ssh_public_key(text.encode()))  # type: ignore[arg-type]
+
+
+def fingerprint(key: bytes) -> str:
+    """Return the fingerprint of a client's key as `fedotp keys show` prints it; "" for an invalid key."""
+    try:
+        return f"SHA256:{b64encode(ssh_key_fingerprint(bytes_to_public_key(key), SHA256())).decode().rstrip('=')}"
+    except (ValueError, TypeError):
+        return ""
 
 
 def has_signed(key: bytes, text: str, signature: bytes) -> bool:

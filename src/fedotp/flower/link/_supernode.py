@@ -23,6 +23,7 @@ from flwr.app import Context, Error, Message
 from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
+from fedotp.flower._events import record
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import UNREGISTERED
@@ -284,6 +285,7 @@ class SuperNode:
             self._connected, self._held_since = True, None
             self._warned.clear()
             log.info("connected to %s", self._server)
+            record("key-accepted", server=self._server)
         elif call == PULL:
             self._pause = _FIRST_PAUSE
 
@@ -301,6 +303,7 @@ class SuperNode:
         output = "\n".join(self._output)
         for sign, meaning in REFUSED.items():
             if sign in output:
+                record("key-refused", server=self._server, reason=meaning)
                 raise FedotpError(f"{self._server}: {meaning}")
         why = next((meaning for sign, meaning in RETRIED.items() if sign in output), "connection lost; retrying")
         if _flwr.HOLDS_A_CONNECTION in output:

@@ -16,6 +16,8 @@ from fedotp.federation import Checkpoint, Ints, OnImages, Progress, RoundReport,
 from fedotp.federation.clients import KeptRows
 from fedotp.federation.server import Server, Updates
 from fedotp.federation.testing import Evaluation, Predictions, View
+from fedotp.flower._events import record
+from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.server._registration import Fault, Member, Registration
 from fedotp.flower.server._requests import Requests
@@ -123,6 +125,12 @@ class Deployed(Observer):
         """Stop waiting for sites: the user has stopped the server."""
         self._requests.is_stopping = True
 
+    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
+        """Record the accuracy that the sites report."""
+        values = zip(evaluation.clients, evaluation.accuracy.tolist(), strict=True)
+        sites = {self.names[client]: accuracy for client, accuracy in values}
+        record("evaluation", run=self._run, round=round_, accuracy=evaluation.mean, sites=sites)
+
     def may_go_on(self) -> bool:
         """True if the privacy budget allows another round."""
         if self._privacy is None or not self._privacy.is_spent:
@@ -204,8 +212,12 @@ class Deployed(Observer):
             averaged=averaged,
         )
 
+    @property
+    def _run(self) -> str:
+        return self.registration.agreement.run
+
     def _report(self, start: float, asked: Ints, answered: Ints, faults: dict[int, Fault], **more: Any) -> RoundReport:
-        return RoundReport(
+        report = RoundReport(
             round=self.round,
             sampled=np.asarray(asked, np.int64),
             answered=answered,
@@ -215,6 +227,31 @@ class Deployed(Observer):
             epsilon=None if self._privacy is None else self._privacy.epsilon,
             **more,
         )
+        self._record(report, [self.names[number] for number, fault in faults.items() if fault.refused])
+        return report
+
+    def _record(self, report: RoundReport, refused: list[str]) -> None:
+        """Record the events of a round; the server has `refused` the updates of these sites."""
+        which = {"run": self._run, "round": self.round}
+        for name in refused:
+            record("update-refused", site=name, **which, reason=report.faults[name])
+        digest, spent = digest_of(self.server.params), report.epsilon
+        record(
+            "round",
+            **which,
+            rounds=self.settings.federation.rounds,
+            answered=[self.names[number] for number in report.answered],
+            faults=report.faults,
+            seconds=report.seconds,
+            loss=report.mean_loss,
+            digest=digest,
+            epsilon=spent,
+        )
+        if spent is not None:
+            privacy = self.settings.privacy
+            record("privacy-spent", unit=privacy.unit, epsilon=spent, delta=privacy.delta)
+        if isinstance(self._privacy, Mechanism):
+            record("release", what="private average", **which, digest=digest)
 
     def _count_steps(self, number: int, reported: int | None) -> None:
         if isinstance(self._privacy, ReportedPrivacy):

@@ -13,6 +13,7 @@ from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError, listed
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
+from fedotp.flower._events import record
 from fedotp.flower._wire import facts_of, untrusted_input
 from fedotp.flower.link import Transport, is_lost
 from fedotp.flower.server._server_settings import ServerSettings
@@ -284,6 +285,8 @@ class Registration:
                 lost = self.transport.lost_since.pop(member.node, None)
                 if lost is None and member.state not in (State.UNKNOWN, State.REFUSED):
                     log.warning("site %s disconnected", member.called)
+                if member.state not in (State.UNKNOWN, State.REFUSED):
+                    record("disconnected", site=member.called)
                 member.gone = time.monotonic() if lost is None else lost
                 member.node, member.came, member.state = None, "", State.UNKNOWN
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
@@ -320,6 +323,8 @@ class Registration:
         assert member.node is not None
         member.state = State.ASKED
         self._asked[member.node] = time.monotonic()
+        facts = {"run": agreement.run, "round": 0, "agreement": agreement.digest, "digest": ""}
+        record("order", kind="hello", site=member.called, **facts)
         content, kind = RecordDict({wire.CONFIG: config}), MessageType.QUERY
         return Message(content, dst_node_id=member.node, message_type=kind, group_id="hello")
 
@@ -352,6 +357,7 @@ class Registration:
             )
         member.state = State.READY
         log.info("site %s ready: %d training images", member.name, member.train_images)
+        record("ready", site=member.name, images=member.train_images)
 
     def _decide(self, introduced: list[Member]) -> None:
         """Fix the sites' numbers and, if not given, the class names, which must be equal at all sites."""

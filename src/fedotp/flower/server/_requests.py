@@ -13,7 +13,8 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import Ints, draws
 from fedotp.flower import _wire as wire
-from fedotp.flower._wire import to_record
+from fedotp.flower._events import record
+from fedotp.flower._wire import digest_of, to_record
 from fedotp.flower.server._registration import Member, Registration, State
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Batch, Parameters, Task
@@ -140,13 +141,17 @@ class Requests:
     def _order(
         self, member: Member, kind: str, fields: Mapping[str, Any], round_: int, server: Parameters | None
     ) -> Message:
-        number = self._registry.number(member)
+        number, agreement = self._registry.number(member), self._registration.agreement
         config = ConfigRecord({**fields, wire.NUMBER: number, wire.ACCEPTED: member.accepted})
-        self._registration.agreement.put(config)
+        agreement.put(config)
         content = RecordDict({wire.CONFIG: config})
-        if server is not None:
-            content[wire.ARRAYS] = to_record(self.sent_to(number, server))
+        sent = None if server is None else self.sent_to(number, server)
+        if sent is not None:
+            content[wire.ARRAYS] = to_record(sent)
         assert member.node is not None
+        facts = {"run": agreement.run, "round": config.get(wire.ROUND, round_ + 1), "agreement": agreement.digest}
+        digest = "" if sent is None else digest_of(sent)
+        record("order", kind=kind.removeprefix("query."), site=member.name, **facts, digest=digest)
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
 
     def sent_to(self, number: int, server: Parameters) -> Parameters:

@@ -22,6 +22,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._defaults import quiet_flower
+from fedotp.flower._events import record, recording_life
 from fedotp.flower._log import LogObserver, start_logging
 from fedotp.flower.keys import KeyIdentity, ServerKeys
 from fedotp.flower.link import Transport, superlink
@@ -139,6 +140,8 @@ def _federation(
 ) -> Deployed:
     """Make the federation of the registered sites; a resumed run began with `n_sites` and has released `n_averages`."""
     agreement = registration.agreement
+    facts = {"method": config.method.name, "rounds": config.federation.rounds}
+    record("configuration", run=agreement.run, digest=agreement.digest, **facts)
     clip = load_backbone(config.backbone.source, config.compute.device)
     return Deployed(
         config,
@@ -211,13 +214,13 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
     progress = Progress.load(directory.checkpoint) if directory.checkpoint.is_file() else Progress()
     directory.cut_metrics(progress.metrics_bytes, progress.metrics_digest)
     averages = 0
-    for record in directory.metrics("round"):
-        averages += len(record["answered"]) >= directory.config.federation.min_clients
-        for number in record["answered"]:
-            registry.members[number].accepted = record["round"]
-        for name, why in record.get("faults", {}).items():
+    for line in directory.metrics("round"):
+        averages += len(line["answered"]) >= directory.config.federation.min_clients
+        for number in line["answered"]:
+            registry.members[number].accepted = line["round"]
+        for name, why in line.get("faults", {}).items():
             registry.members[registry.names.index(name)].fail(Fault.read(why))
-        for name in record.get("shortened", {}):
+        for name in line.get("shortened", {}):
             registry.members[registry.names.index(name)].shortened += 1
     return progress, averages
 
@@ -298,7 +301,11 @@ def run_server(
     if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
         log.warning("--insecure: any client that reaches %s:%d can participate and read messages", host, port)
     try:
-        with listen(lambda: log.info("stopping")) as interrupt, superlink(host, port, held) as link:
+        with (
+            recording_life("server", address=f"{host}:{port}", sites=list(names)),
+            listen(lambda: log.info("stopping")) as interrupt,
+            superlink(host, port, held) as link,
+        ):
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}

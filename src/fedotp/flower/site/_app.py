@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from huggingface_hub import constants
@@ -24,8 +25,9 @@ from fedotp.federation.testing import Evaluation
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._defaults import quiet_flower
+from fedotp.flower._events import record, recording_life
 from fedotp.flower._log import log_encoding, start_logging
-from fedotp.flower._wire import from_record, to_record
+from fedotp.flower._wire import digest_of, from_record, to_record
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.secure import SiteSession
@@ -42,18 +44,24 @@ _FAILED = "internal error; see the site's log"
 app = ClientApp()
 
 
-Work = Callable[[Site, ConfigRecord, Message], RecordDict]
+Work = Callable[[Site, Agreement, Message], RecordDict]
 
 
 def _answering(work: Work) -> Callable[[Message, Context], Message]:
     """Make a handler that does `work`, or answers with a refusal; only a DisagreementError is sent in full."""
 
     def answer(message: Message, context: Context) -> Message:
+        agreement = None
         try:
-            content = work(site_of(context), _config(message), message)
+            agreement = Agreement.of(_config(message))
+            if not message.content.array_records:
+                record("order", **_facts(agreement, message), digest="")
+            content = work(site_of(context), agreement, message)
         except FedotpError as error:
             log.error("request refused: %s", one_line(error))
-            content = _said({wire.REFUSED: one_line(error) if isinstance(error, DisagreementError) else _FAILED})
+            reason = one_line(error) if isinstance(error, DisagreementError) else _FAILED
+            record("order-refused", **_facts(agreement, message), reason=reason)
+            content = _said({wire.REFUSED: reason})
         return Message(content, reply_to=message)
 
     return answer
@@ -61,24 +69,24 @@ def _answering(work: Work) -> Callable[[Message, Context], Message]:
 
 @app.query()
 @_answering
-def hello(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def hello(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Report the site's name and classes or, once the classes are agreed, prepare and report numbers of images."""
-    agreement = Agreement.of(config)
     site.sums.require(agreement)
     facts: dict[str, Any] = {wire.NAME: site.settings.name, wire.PART: site.settings.part}
     if agreement.classes:
-        return _said(facts | site.agree(agreement, _int(config, wire.NUMBER)))
+        return _said(facts | site.agree(agreement, _int(_config(message), wire.NUMBER)))
     return _said(facts | {wire.CLASSES: list(site.classes(agreement.config))})
 
 
 @app.train()
 @_answering
-def train(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def train(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Train for a round and send the update, which contains no private parameters."""
-    order = _order(site, message)
-    if order[0].secure is not None:
-        return RecordDict({wire.ARRAYS: ArrayRecord({wire.MASKED: Array(_masked(site, config, order))})})
+    order = _order(site, agreement, message)
+    if agreement.secure is not None:
+        return RecordDict({wire.ARRAYS: ArrayRecord({wire.MASKED: Array(_masked(site, _config(message), order))})})
     done = site.train(*order)
+    record("update", run=agreement.run, round=order[2], weight=done.n_examples, digest=digest_of(done.update))
     metrics = MetricRecord({wire.EXAMPLES: done.n_examples, wire.IMAGES: done.n_images})
     if site.settings.shares("loss") and done.n_examples and not math.isnan(done.loss):
         metrics[wire.LOSS] = done.loss
@@ -89,40 +97,41 @@ def train(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
 
 @app.query(wire.KEYS)
 @_answering
-def secure_keys(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def secure_keys(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Begin a secure sum: make and send keys."""
-    agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
+    config = _config(message)
+    number = _int(config, wire.NUMBER)
     n_images = site.agree(agreement, number)[wire.TRAIN_IMAGES]
     return _said({wire.KEYS: site.sums.keys(agreement, config, number, _int(config, wire.ACCEPTED), n_images)})
 
 
 @app.query(wire.SHARES)
 @_answering
-def secure_shares(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def secure_shares(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Send shares of this site's secrets."""
-    return _said(site.sums.shares(Agreement.of(config), config))
+    return _said(site.sums.shares(agreement, _config(message)))
 
 
 @app.query(wire.SURVIVORS)
 @_answering
-def secure_survivors(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def secure_survivors(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Sign the list of survivors."""
-    return _said({wire.SURVIVORS: site.sums.endorsed(Agreement.of(config), config)})
+    return _said({wire.SURVIVORS: site.sums.endorsed(agreement, _config(message))})
 
 
 @app.query(wire.SIGNATURES)
 @_answering
-def secure_signatures(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def secure_signatures(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Reveal shares after enough sites have signed the list of survivors."""
-    return _said(site.sums.revealed(Agreement.of(config), config))
+    return _said(site.sums.revealed(agreement, _config(message)))
 
 
 @app.evaluate()
 @_answering
-def evaluate(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
+def evaluate(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Evaluate the site's classifier on its own test images, and report the results that the site shares."""
-    order = _order(site, message)
-    privacy = order[0].config.privacy
+    order = _order(site, agreement, message)
+    privacy = agreement.config.privacy
     is_covered = privacy.private or not privacy.of_steps  # else private parameters were trained without noise
     silence = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: 0})})
     try:
@@ -132,10 +141,10 @@ def evaluate(site: Site, config: ConfigRecord, message: Message) -> RecordDict:
             raise
         log.error("evaluation failed: %s", one_line(error))  # the server must not receive this
         return silence
-    site.keep_classifier(classifier, order[0].run, last=bool(config.get(wire.LAST)))
+    site.keep_classifier(classifier, agreement.run, last=bool(_config(message).get(wire.LAST)))
     if not site.settings.shares("scores") or not is_covered or not len(predictions.row):
         return silence
-    evaluation = Evaluation.of(predictions, len(order[0].classes), (None,) * (int(predictions.client.max()) + 1))
+    evaluation = Evaluation.of(predictions, len(agreement.classes), (None,) * (int(predictions.client.max()) + 1))
     values = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
     content = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **values})})
     if site.settings.shares("predictions"):
@@ -157,19 +166,34 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
         has_loss = site.settings.shares("loss") and not math.isnan(done.loss)
         return session.encode(values, loss=done.loss if has_loss else None, n_images=done.n_images)
 
-    return site.sums.masked(config, order, work)
+    masked, weight = site.sums.masked(config, order, work)
+    digest = digest_of({wire.MASKED: torch.from_numpy(masked.view(np.int64))})
+    record("update", run=order[0].run, round=order[2], weight=weight, digest=digest)
+    return masked
 
 
-def _order(site: Site, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
+def _facts(agreement: Agreement | None, message: Message) -> dict[str, Any]:
+    """Describe a request for the events; invalid requests may lack an agreement."""
+    round_ = _config(message).get(wire.ROUND)
+    return {
+        "kind": message.metadata.message_type.removeprefix("query.").replace("query", "hello"),
+        "run": agreement.run if agreement else "",
+        "round": round_ if isinstance(round_, int) else 0,
+        "agreement": agreement.digest if agreement else "",
+    }
+
+
+def _order(site: Site, agreement: Agreement, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
     """Parse a request: agreement, the site's number, round, last accepted round, and received parameters."""
     config = _config(message)
-    agreement, number = Agreement.of(config), _int(config, wire.NUMBER)
+    number = _int(config, wire.NUMBER)
     arrays = message.content.array_records.get(wire.ARRAYS, ArrayRecord())
     expected = site.expected(agreement, number)
     try:
         received = from_record(arrays, expected)
     except FedotpError as error:
         raise DisagreementError(f"the server sent an invalid prompt: {error}") from error
+    record("order", **_facts(agreement, message), digest=digest_of(received))
     return agreement, number, _int(config, wire.ROUND), _int(config, wire.ACCEPTED), received
 
 
@@ -222,8 +246,9 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None, status:
     node = SuperNode(server, keys, settings.state)
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
+    life = recording_life("site", name=settings.name, server=server)
     shown = serve_status(status, Status("site", [server], node.seen, settings.name))
-    with alone_in(settings.state), listen(stopping) as stop, shown:
+    with alone_in(settings.state), shown, life, listen(stopping) as stop:
         node.start()
         try:
             while not stop.wanted:

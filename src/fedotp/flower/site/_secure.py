@@ -85,8 +85,8 @@ class SecureSums:
         record: ConfigRecord,
         order: tuple[Agreement, int, int, int, Parameters],
         train: Callable[[SiteSession], NDArray[np.uint64]],
-    ) -> NDArray[np.uint64]:
-        """Mask the result of `train` for this sum.
+    ) -> tuple[NDArray[np.uint64], int]:
+        """Mask the result of `train` for this sum; return it and the site's weight.
 
         All sites of the sum must have signed the same `order`. Repeated requests return the same answer, without
         training again.
@@ -105,7 +105,7 @@ class SecureSums:
         if session.masked is None:
             session.mask(train(session))
         assert session.masked is not None
-        return session.masked
+        return session.masked, session.advert.weight
 
     def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
         """Sign the list of survivors.

@@ -17,6 +17,7 @@ from fedotp.federation.clients import Clients, LocalResult
 from fedotp.federation.testing import Predictions, Predictor
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
+from fedotp.flower._events import record
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._site_settings import SiteSettings
@@ -101,6 +102,8 @@ class Site:
             "round %d: privacy spent by this site: epsilon %.3g in this run, %.3g in all runs",
             *(round_, work.ledger.epsilon(), work.ledger.total()),
         )
+        privacy, spent = clients.settings.privacy, {"epsilon": work.ledger.epsilon(), "total": work.ledger.total()}
+        record("privacy-spent", run=agreement.run, unit=privacy.unit, delta=privacy.delta, **spent)
         expected = n_examples * clients.settings.federation.local_epochs
         return Trained(update, n_examples, float("nan"), expected, work.ledger.steps)
 
@@ -142,6 +145,7 @@ class Site:
             make_private(folders[0].parent)
             for folder in folders:
                 classifier.save(folder, force=True, with_memory=classifier.memory is not None)
+                record("release", what="classifier", path=str(folder), run=run)
         except FedotpError as error:
             log.error("cannot save this site's classifier: %s", error)
             return

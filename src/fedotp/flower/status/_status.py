@@ -108,7 +108,10 @@ class Status(logging.Handler):
 
     def _take(self, event: Event, facts: Mapping[str, Any]) -> None:
         own, now = self._facts, time.time()
-        peer = self._peers.setdefault(facts["site"], _Peer()) if facts.get("site") else _Peer()
+        name = facts.get("site", "")
+        if event == "ready":
+            self._peers.setdefault(name, _Peer())
+        peer = self._peers.get(name, _Peer())
         match event:
             case "configuration" if "rounds" in facts:
                 own.run, own.method, own.rounds = facts["run"], facts["method"], facts["rounds"]
@@ -133,8 +136,8 @@ class Status(logging.Handler):
                 self._end_round(facts, now)
             case "evaluation":
                 self._curves["accuracy"].append((facts["round"], facts["accuracy"]))
-                for name, accuracy in facts["sites"].items():
-                    self._peers.setdefault(name, _Peer()).accuracy = accuracy
+                for site, accuracy in facts["sites"].items():
+                    self._peers[site].accuracy = accuracy
             case "privacy-spent":
                 own.epsilon, own.delta = facts["epsilon"], facts["delta"]
                 own.epsilon_of_all = facts.get("total")
@@ -146,8 +149,7 @@ class Status(logging.Handler):
         own.epsilon = facts["epsilon"]
         if facts["loss"] is not None:
             self._curves["loss"].append((facts["round"], facts["loss"]))
-        for name in {*self._peers, *facts["answered"], *faults}:
-            peer = self._peers.setdefault(name, _Peer())
+        for name, peer in self._peers.items():
             peer.fault = faults.get(name, "")
             if name in facts["answered"]:
                 peer.updates, peer.seen = peer.updates + 1, now
