@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 from fedotp.flower._events import Event, record
 from fedotp.flower.status import Status, StatusAddress, serve_status
@@ -26,6 +26,7 @@ def a_server(rounds: int = 3) -> Status:
 
 def feed(*events: tuple[Event, dict[str, Any]]) -> None:
     for event, facts in events:
+        assert event in get_args(Event)
         record(event, **facts)
 
 
@@ -75,6 +76,6 @@ def orders_of_site() -> None:
         ("privacy-spent", {"run": "abc", "unit": "example", "epsilon": 0.5, "total": 1.5, "delta": 1e-5}),
         ("order", {"kind": "train", "round": 8, **order}),
         ("order-refused", {"kind": "train", "round": 8, "run": "abc", "agreement": "a", "reason": "policy"}),
-        ("evaluation", {"run": "abc", "round": 8, "accuracy": 0.75, "sites": {}}),
+        ("evaluation", {"run": "abc", "round": 8, "accuracy": 0.75}),
         ("release", {"what": "classifier", "path": "classifier", "run": "abc"}),
     )

@@ -142,9 +142,12 @@ def evaluate(site: Site, agreement: Agreement, message: Message) -> RecordDict:
         log.error("evaluation failed: %s", one_line(error))  # the server must not receive this
         return silence
     site.keep_classifier(classifier, agreement.run, last=bool(_config(message).get(wire.LAST)))
-    if not site.settings.shares("scores") or not is_covered or not len(predictions.row):
+    if not len(predictions.row):
         return silence
     evaluation = Evaluation.of(predictions, len(agreement.classes), (None,) * (int(predictions.client.max()) + 1))
+    record("evaluation", run=agreement.run, round=order[2], accuracy=evaluation.mean)
+    if not site.settings.shares("scores") or not is_covered:
+        return silence
     values = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
     content = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **values})})
     if site.settings.shares("predictions"):

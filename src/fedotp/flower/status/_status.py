@@ -135,9 +135,10 @@ class Status(logging.Handler):
             case "round":
                 self._end_round(facts, now)
             case "evaluation":
-                self._curves["accuracy"].append((facts["round"], facts["accuracy"]))
-                for site, accuracy in facts["sites"].items():
-                    self._peers[site].accuracy = accuracy
+                if facts["accuracy"] is not None:
+                    self._curves["accuracy"].append((facts["round"], facts["accuracy"]))
+                for site, each in self._peers.items():
+                    each.accuracy = facts.get("sites", {}).get(site, each.accuracy)
             case "privacy-spent":
                 own.epsilon, own.delta = facts["epsilon"], facts["delta"]
                 own.epsilon_of_all = facts.get("total")

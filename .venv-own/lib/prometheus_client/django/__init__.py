@@ -1,5 +1,0 @@
-from .exposition import PrometheusDjangoView
-
-__all__ = [
-    "PrometheusDjangoView",
-]

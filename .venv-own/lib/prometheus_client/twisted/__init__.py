@@ -1,3 +1,0 @@
-from ._exposition import MetricsResource
-
-__all__ = ['MetricsResource']
