@@ -102,7 +102,7 @@ class Status(logging.Handler):
             return {**own, "now": time.time(), "peers": peers, **curves, "warnings": list(self._warnings)}
 
     def on_event(self, event: Event, facts: Mapping[str, Any]) -> None:
-        """Take in an event (`_events.py`)."""
+        """Take in an event of this process."""
         with self._guard:
             self._take(event, facts)
 
