@@ -30,6 +30,7 @@ NAMES = (
     "gpu",
     "space",
     "flower",
+    "status",
     "report",
 )
 

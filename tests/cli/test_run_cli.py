@@ -272,6 +272,15 @@ def test_runs_list_and_show(trained: RunDirectory, place: Path, fedotp: Fedotp) 
     assert [line.split()[-1] for line in listed] == ["run", "runs/damaged", "runs/one", "runs/other"]
     assert listed[1].split()[1] == "unreadable"
     assert listed[2].split()[1:3] == ["complete", "2/2"]
+    damaged, one, _ = (json.loads(line) for line in fedotp("runs", "list", "--json").out.splitlines())
+    assert (damaged["run"], damaged["state"]) == ("runs/damaged", "unreadable")
+    assert "manifest.json" in damaged["error"]
+    assert (one["run"], one["state"], one["round"], one["rounds"]) == ("runs/one", "complete", 2, 2)
+    assert json.loads(fedotp("runs", "show", "runs/one", "--json").out) == {
+        **one,
+        "manifest": trained.manifest,
+        "summary": trained.summary,
+    }
 
     shown = fedotp("runs", "show", "runs/one").out
     assert "FedOTP (Li et al., CVPR 2024)" in shown

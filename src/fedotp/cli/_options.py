@@ -17,6 +17,7 @@ from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.config import Config
+    from fedotp.flower.status import StatusAddress
     from fedotp.runs.directory import RunDirectory
 
 # Any command ---------------------------------------------------------------------------------------------------
@@ -274,6 +275,31 @@ InsecureOption = Annotated[
     bool,
     connection_option("--insecure", help="No encryption, no keys: for tests on one machine, never with patient data."),
 ]
+
+
+StatusOption = Annotated[
+    str | None,
+    connection_option(
+        metavar="HOST:PORT", help="Serve a status page, /metrics and /healthz here, e.g. 127.0.0.1:9100."
+    ),
+]
+StatusTokenOption = Annotated[
+    Path | None,
+    connection_option(
+        metavar="FILE",
+        help="Token for the status; required if other machines can reach its address.",
+        show_default=False,
+    ),
+]
+
+
+def status_of(address: str | None, token: Path | None) -> "StatusAddress | None":
+    """Parse --status and --status-token."""
+    from fedotp.flower.status import StatusAddress
+
+    if address is None and token is not None:
+        raise FedotpError("--status-token needs --status HOST:PORT; give both")
+    return None if address is None else StatusAddress.parse(address, token)
 
 
 def require_keys(keys: Path | None, insecure: bool, where: str) -> None:

@@ -103,6 +103,8 @@ def client(
     privacy_delta: PrivacyDeltaOption = None,
     least_noise: LeastNoiseOption = None,
     log_format: _options.LogFormatOption = _options.LOG_FORMAT,
+    status: _options.StatusOption = None,
+    status_token: _options.StatusTokenOption = None,
 ) -> None:
     """Participate in a federation with this site's images, which never leave it.
 
@@ -141,7 +143,7 @@ def client(
         secure_sites=secure_sites,
         **privacy,
     )
-    run_site(settings, address, held, log_format=log_format)
+    run_site(settings, address, held, _options.status_of(status, status_token), log_format=log_format)
 
 
 def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":

@@ -1,15 +1,16 @@
 """`fedotp runs`: list and show runs."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fedotp._imports import import_named
-from fedotp._text import printable
-from fedotp.cli._options import RunArgument
+from fedotp._text import percent, printable
+from fedotp.cli._options import JsonOption, RunArgument
 from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_views, print_wide
 from fedotp.errors import FedotpError, listed
 
@@ -26,10 +27,14 @@ def list_runs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to search, with all folders below.")] = Path(
         "runs"
     ),
+    as_json: JsonOption = False,
 ) -> None:
     """List the runs in a folder and below.
 
-    Example: fedotp runs list runs/compare-demo
+    \b
+    Examples:
+      fedotp runs list runs/compare-demo
+      fedotp runs list --json | jq -r 'select(.state == "stopped") | .run'
     """
     from fedotp.runs.directory import find_runs
 
@@ -42,11 +47,18 @@ def list_runs(
     for run in found:
         try:
             with run.reading():
-                row = [cell(text) for text in _line(run)]
+                line = _facts(run)
+                row = [line["started"], line["state"], *_progress(line), line["method"], line["data"]]
         except FedotpError as error:
-            row = [cell(text) for text in ("?", "unreadable", "-", "-", "?", "?")]
+            line = {"run": str(run.path), "state": "unreadable", "error": str(error)}
+            row = ["?", "unreadable", "-", "-", "?", "?"]
             unreadable.append(printable(error))
-        table.add_row(*row, cell(run.path))
+        if as_json:
+            print(json.dumps(line))
+        else:
+            table.add_row(*map(cell, row), cell(run.path))
+    if as_json:
+        return
     if found:
         print_wide(table)
     else:
@@ -60,6 +72,7 @@ def show(
     run: RunArgument,
     every: Annotated[bool, typer.Option("--all", help=f"Show all clients, not only {_CLIENTS_SHOWN}.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print all numbers of its rounds as CSV instead.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the settings of a run and its results for each client.
 
@@ -67,6 +80,7 @@ def show(
     Examples:
       fedotp runs show runs/office --all
       fedotp runs show runs/office --csv > rounds.csv
+      fedotp runs show runs/office --json | jq .summary
     """
     from fedotp.runs.directory import RunDirectory, as_csv, rounds_of
 
@@ -78,7 +92,12 @@ def show(
         return
     with directory.reading():
         # fail on unreadable files before anything is printed
-        rounds, state, accuracy = _progress(directory, directory.manifest["config"]["federation"]["rounds"])
+        line = _facts(directory)
+        if as_json:
+            summary = directory.summary if directory.is_complete else None
+            print(json.dumps({**line, "manifest": directory.manifest, "summary": summary}))
+            return
+        state, (rounds, accuracy) = line["state"], _progress(line)
         facts(list(_essentials(directory)))
         print()
         if not directory.is_complete:
@@ -92,25 +111,25 @@ def show(
         _print_clients(directory, every)
 
 
-def _line(run: "RunDirectory") -> tuple[str, ...]:
-    manifest = run.manifest
-    done, state, accuracy = _progress(run, manifest["config"]["federation"]["rounds"])
-    return manifest["started"][:10], state, done, accuracy, run.title, manifest["data"]["name"]
+def _facts(run: "RunDirectory") -> dict[str, Any]:
+    """Return the state of a run, its rounds and last accuracy, in JSON values."""
+    manifest, last = run.manifest, {record["kind"]: record for record in run.metrics()}
+    return {
+        "run": str(run.path),
+        "started": manifest["started"][:10],
+        "state": "complete" if run.is_complete else "running" if run.is_running else "stopped",
+        "round": last.get("round", {}).get("round", 0),
+        "rounds": run.summary["rounds"] if run.is_complete else manifest["config"]["federation"]["rounds"],
+        "accuracy": last["evaluation"]["accuracy"] if "evaluation" in last else None,
+        "method": run.title,
+        "data": manifest["data"]["name"],
+    }
 
 
-def _progress(run: "RunDirectory", total: int) -> tuple[str, str, str]:
-    """Return the rounds done of `total`, the state, and the last accuracy."""
-    from fedotp._text import percent
-
-    last = {record["kind"]: record for record in run.metrics()}
-    done = last.get("round", {}).get("round", 0)
-    if run.is_complete:
-        state = "complete"
-        total = run.summary["rounds"]
-    else:
-        state = "running" if run.is_running else "stopped"
-    accuracy = percent(last["evaluation"]["accuracy"]) if "evaluation" in last else "-"
-    return f"{done}/{total}", state, accuracy
+def _progress(line: dict[str, Any]) -> tuple[str, str]:
+    """Write the rounds and the accuracy."""
+    accuracy = line["accuracy"]
+    return f"{line['round']}/{line['rounds']}", "-" if accuracy is None else percent(accuracy)
 
 
 def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
+from fedotp._web import is_loopback
 from fedotp.cli._options import (
     DEVICE,
     BackboneOption,
@@ -45,7 +46,7 @@ def serve(
       fedotp serve client-3.bundle --port 0
     """
     from fedotp.classifier import open_classifiers
-    from fedotp.serve import is_loopback, make_server
+    from fedotp.serve import make_server
 
     classifiers = open_classifiers(
         source,

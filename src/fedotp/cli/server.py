@@ -92,6 +92,8 @@ def server(
     secure_range: RangeOption = ServerSettings.secure_range,
     security_log: SecurityLogOption = None,
     log_format: _options.LogFormatOption = _options.LOG_FORMAT,
+    status: _options.StatusOption = None,
+    status_token: _options.StatusTokenOption = None,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
@@ -124,10 +126,11 @@ def server(
 
     job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
-    job |= {"log_to": security_log, "log_format": log_format}
+    job |= {"log_to": security_log, "log_format": log_format, "status": _options.status_of(status, status_token)}
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
-    logs = ["--security-log", str(security_log)] if security_log else []
-    _print_end(directory, [*_where(keys, host, port), *_given(settings), *logs])
+    kept = {"--status": status, "--status-token": status_token, "--security-log": security_log}
+    more = [word for option, value in kept.items() if value is not None for word in (option, str(value))]
+    _print_end(directory, [*_where(keys, host, port), *_given(settings), *more])
 
 
 def _start_flower(keys: Path | None, insecure: bool) -> None:

@@ -21,7 +21,7 @@ Event = Literal[
     "update",  # sent by a site: run, round, weight, digest
     "update-refused",  # by the server: site, run, round, reason
     "round",  # run, round, rounds, answered, faults, seconds, loss, digest of the new parameters, epsilon
-    "evaluation",  # run, round, accuracy, accuracy of each of the sites
+    "evaluation",  # run, round, accuracy; server: accuracy of each of the sites
     "privacy-spent",  # unit, epsilon, delta; a site: run, epsilon of this run, total of all runs
     "release",  # what: "private average" with run, round, digest; "classifier" with run, path
 ]

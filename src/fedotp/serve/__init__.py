@@ -1,5 +1,4 @@
 """A small local page to use classifiers on images, served with the standard library only."""
 
 from fedotp.serve._server import Server as Server
-from fedotp.serve._server import is_loopback as is_loopback
 from fedotp.serve._server import make_server as make_server

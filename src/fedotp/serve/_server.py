@@ -3,7 +3,6 @@
 It rejects requests of pages in other tabs (Origin) and of host names that were made to resolve here (Host).
 """
 
-import ipaddress
 import json
 import socket
 import sys
@@ -15,6 +14,7 @@ from importlib import resources
 from typing import Any
 
 import fedotp
+from fedotp._web import HEADERS, host_and_port, is_address, is_loopback
 from fedotp.classifier import Classifiers
 from fedotp.errors import FedotpError
 from fedotp.ot import require_mass
@@ -31,11 +31,7 @@ _HEADERS = {
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    **HEADERS,
 }
 _QUESTION_BYTES = 100_000  # size limit of a request in JSON
 _PATIENCE = 60  # timeout of a silent connection, in seconds
@@ -61,18 +57,9 @@ class Server(ThreadingHTTPServer):
         return f"http://{host}:{self.server_address[1]}/"
 
     def is_ours(self, host: str | None) -> bool:
-        """True if a Host header is this server's name, localhost, or an IP address.
-
-        A foreign page can make its own name resolve to this machine, but not an IP address.
-        """
-        try:
-            parts = urllib.parse.urlsplit(f"//{host or ''}")
-            name, port = parts.hostname or "", parts.port or 80
-        except ValueError:
-            return False
-        if port != self.server_address[1] or parts.username is not None or parts.path:
-            return False
-        return name in (self.host.lower(), "localhost") or _is_address(name)
+        """True if a Host header is this server's name, localhost, or an IP address."""
+        name, port = host_and_port(host or "")
+        return (port or 80) == self.server_address[1] and (name in (self.host.lower(), "localhost") or is_address(name))
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore disconnected browsers; print other errors."""
@@ -94,11 +81,6 @@ def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
         raise FedotpError(
             f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port (0: any free port)"
         ) from error
-
-
-def is_loopback(host: str) -> bool:
-    """True if the address is reachable only from this machine."""
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -227,11 +209,3 @@ def _question(body: bytes) -> dict[str, Any]:
     if asked["mass"] is not None:
         require_mass(asked["mass"])
     return asked
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -190,6 +190,7 @@ class SiteAccess:
         self._app, self._known, self._limits = app, known, limits
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes | str], float] = {}
+        self.seen: dict[str, float] = {}
 
     def expect(self, key: bytes, message: Message) -> None:
         """Allow the site with this key to push an answer to `message`."""
@@ -230,6 +231,7 @@ class SiteAccess:
                 if self._warn("clock", key, f"request refused: {why}"):
                     self._refused(key, peer, why)
                 return _unauthorised(), b""
+            self.seen[self._known[key]] = time.time()
             if path == f"{_FLEET}activate-node":
                 record("key-accepted", site=self._known[key], address=peer[0])
         if not self._limits.admit(peer, key or repr(peer).encode()):

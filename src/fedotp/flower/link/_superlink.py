@@ -8,19 +8,15 @@ Flower's state in memory must not expire because the machine sleeps or its clock
 expire, and the presence of sites is measured with a monotonic clock.
 """
 
-import errno
 import logging
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import uvicorn
 from flwr.app import Message
 from flwr.serverapp import Grid
 
@@ -28,13 +24,11 @@ from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys
 from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import SECRET_HEADER, ConnectionLimits, LocalAccess, SiteAccess
+from fedotp.flower.link._listener import Listener
 
 log = logging.getLogger("fedotp.server")
 
 _LOOPBACK = "127.0.0.1"
-_PATIENCE = 30.0  # seconds for a listener to start
-_LONGEST_HEAD = 16_384  # bytes of a request before its body
-_MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE}  # e.g. the last process is exiting
 _NAME = "fedotp server"
 _BUNDLE = Path(__file__).parent.parent / "app"
 
@@ -63,56 +57,34 @@ class SuperLink:
         self._headers = {SECRET_HEADER: self._secret}
         _flwr.use_clock(_steady_clock())
         self._local_limits, self._limits = ConnectionLimits(), ConnectionLimits()
-        self._sockets = [_listen(self._local_limits, _LOOPBACK, 0)]
-        self.local = f"{_LOOPBACK}:{self._sockets[0].getsockname()[1]}"
+        self._listeners = [Listener(self._local_limits, _LOOPBACK, 0)]
+        self.local = f"{_LOOPBACK}:{self._listeners[0].port}"
         self._app = _flwr.make_app(self.local, host, port, with_keys=keys is not None)
         known = None if keys is None else {key: name for name, key in self._keys.items()}
         self._access = SiteAccess(self._app, known, self._limits)
-        self._listeners: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(self) -> None:
         """Register the sites' keys, then listen."""
-        self._sockets.append(_listen(self._limits, self.host, self.port))
-        local, public = self._sockets
-        self._serve(LocalAccess(self._app, self._secret, self._local_limits), local, lifespan="on")
+        self._listeners.append(Listener(self._limits, self.host, self.port))
+        local, public = self._listeners
+        local.serve(LocalAccess(self._app, self._secret, self._local_limits), lifespan="on")
         if self.keys is not None:
             with closing(_flwr.control_client(self.local, _NAME, self._headers)) as client:
                 self.nodes = {_flwr.register_node(client, key, name): name for name, key in self._keys.items()}
         tls = {} if self.keys is None else {"ssl_certfile": self.keys.certificate, "ssl_keyfile": self.keys.key}
-        self._serve(self._access, public, lifespan="off", **tls)
-
-    def _serve(self, app: Any, listening: socket.socket, **options: Any) -> None:
-        config = uvicorn.Config(
-            app,
-            access_log=False,
-            log_config=None,
-            timeout_graceful_shutdown=2,
-            loop="asyncio",  # calls `accept` of the socket, which applies its limits
-            http="h11",
-            ws="none",
-            h11_max_incomplete_event_size=_LONGEST_HEAD,
-            **options,
-        )
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        self._listeners.append((server, thread))
-        end = time.monotonic() + _PATIENCE
-        while not server.started:
-            if not thread.is_alive() or time.monotonic() > end:
-                raise TransientError("cannot listen at {}:{}".format(*listening.getsockname()))
-            time.sleep(0.05)
+        public.serve(self._access, lifespan="off", **tls)
 
     def stop(self) -> None:
-        """Stop listening."""
-        for limits in (self._limits, self._local_limits):
-            limits.close()
-        for server, _ in reversed(self._listeners):
-            server.should_exit = True
-        for _, thread in self._listeners:
-            thread.join(timeout=5)
-        for listening in self._sockets:
-            listening.close()
+        """Stop listening, last for this process's own requests."""
+        for listener in reversed(self._listeners):
+            listener.stop()
+        for listener in self._listeners:
+            listener.close()
+
+    @property
+    def seen(self) -> Mapping[str, float]:
+        """Time of the last request of each site, in seconds since 1970."""
+        return self._access.seen
 
     @contextmanager
     def run(self) -> Iterator[Grid]:
@@ -156,12 +128,3 @@ def _steady_clock() -> Callable[[], datetime]:
         return began + timedelta(seconds=time.monotonic() - ticks)
 
     return steady
-
-
-def _listen(limits: ConnectionLimits, host: str, port: int) -> socket.socket:
-    """Open a listening socket, or raise FedotpError."""
-    try:
-        return limits.listen(host, port)
-    except OSError as error:
-        kind = TransientError if error.errno in _MAY_PASS else FedotpError
-        raise kind(f"cannot listen at {host}:{port}: {error.strerror}; choose another --port") from error

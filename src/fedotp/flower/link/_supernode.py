@@ -110,6 +110,7 @@ class SuperNode:
         """Prepare, without starting. `program` are Python's options, before SuperNode's own."""
         self.address = f"127.0.0.1:{free_port()}"
         self.secret = secrets.token_bytes(32)
+        self.seen: dict[str, float] = {}  # time of the server's last answer, in seconds since 1970
         self._server, self._keys = server, keys
         self._secret_file = state / "flower" / "secret"
         self._silence, self._program, self._clock = silence, program, clock
@@ -274,6 +275,7 @@ class SuperNode:
 
     def _count(self, call: str) -> None:
         self._link.reset()
+        self.seen[self._server] = time.time()
         if call != HEARTBEAT:
             self._polls.reset()
         if self._lost:

@@ -32,6 +32,7 @@ from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable, require_summable
+from fedotp.flower.status import Status, StatusAddress, serve_status
 from fedotp.privacy import Releases
 from fedotp.runs.directory import RunDirectory, free_name
 from fedotp.runs.one import Loop, load_backbone, made_with, make_task, template_of
@@ -277,6 +278,7 @@ def run_server(
     resume: Path | None,
     log_to: Path | None = None,
     log_format: str = "text",
+    status: StatusAddress | None = None,
 ) -> RunDirectory:
     """Listen at `host`:`port`, accept the sites in `keys` (without keys: any), and run, or `resume`.
 
@@ -310,7 +312,7 @@ def run_server(
             superlink(host, port, held) as link,
         ):
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
-            with link.run() as grid:
+            with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
                 known["public_keys"] = held.sites if held else None
                 if resume is not None:

@@ -35,6 +35,7 @@ from fedotp.flower.secure import SiteSession
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import make_private
+from fedotp.flower.status import Status, StatusAddress, serve_status
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
@@ -142,9 +143,12 @@ def evaluate(site: Site, agreement: Agreement, message: Message) -> RecordDict:
         log.error("evaluation failed: %s", one_line(error))  # the server must not receive this
         return silence
     site.keep_classifier(classifier, agreement.run, last=bool(_config(message).get(wire.LAST)))
-    if not site.settings.shares("scores") or not is_covered or not len(predictions.row):
+    if not len(predictions.row):
         return silence
     evaluation = Evaluation.of(predictions, len(agreement.classes), (None,) * (int(predictions.client.max()) + 1))
+    record("evaluation", run=agreement.run, round=order[2], accuracy=evaluation.mean)
+    if not site.settings.shares("scores") or not is_covered:
+        return silence
     values = {wire.of_metric(key): value for key, value in evaluation.of_client(0).items()}
     content = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: int(evaluation.n[0]), **values})})
     if site.settings.shares("predictions"):
@@ -229,7 +233,14 @@ def _site(settings: SiteSettings) -> Site:
     return Site(settings, log_encoding(log))
 
 
-def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None, *, log_format: str = "text") -> None:
+def run_site(
+    settings: SiteSettings,
+    server: str,
+    keys: SiteKeys | None,
+    status: StatusAddress | None = None,
+    *,
+    log_format: str = "text",
+) -> None:
     """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
     os.umask(0o077)  # new files are readable by their owner only
     quiet_flower(settings.state / "flower")
@@ -247,7 +258,8 @@ def run_site(settings: SiteSettings, server: str, keys: SiteKeys | None, *, log_
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
     log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
-    with alone_in(settings.state), security_log(log_file), life, listen(stopping) as stop:
+    shown = serve_status(status, Status("site", [server], node.seen, settings.name))
+    with alone_in(settings.state), security_log(log_file), shown, life, listen(stopping) as stop:
         node.start()
         try:
             while not stop.wanted:

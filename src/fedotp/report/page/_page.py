@@ -1,7 +1,5 @@
 """The report page: assets, data and plotting library in one file without network access."""
 
-import base64
-import hashlib
 import html
 import json
 import math
@@ -14,6 +12,7 @@ from typing import Any
 
 import fedotp
 from fedotp._files import write_atomically
+from fedotp._web import digest_source
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS
 from fedotp.report.figure import COLOURS
@@ -111,10 +110,9 @@ def _fill(title: str, data: dict[str, Any]) -> str:
 
 def _policy(*scripts: str) -> str:
     """Return a Content-Security-Policy that permits only these scripts, embedded images and no connections."""
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; "
+        f"default-src 'none'; script-src {' '.join(map(digest_source, scripts))}; "
+        "style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
