@@ -48,7 +48,7 @@ _PANELS = {
     "Use": ("predict", "serve", "export", "calibrate", "join"),
     "Data": ("data", "weights"),
     "Federate": ("keys", "server", "client"),
-    "Trust": ("audit", "forget"),
+    "Trust": ("audit", "forget", "dossier"),
 }
 """All commands, in the order of `fedotp --help`."""
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that control how OpenMP threads wait
