@@ -49,7 +49,7 @@ _PANELS = {
     "Use": ("predict", "serve", "export", "calibrate", "join"),
     "Data": ("data", "weights"),
     "Federate": ("keys", "server", "client"),
-    "Trust": ("audit", "forget", "log"),
+    "Trust": ("audit", "forget", "dossier", "log"),
 }
 """All commands, in the order of `fedotp --help`."""
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that control how OpenMP threads wait

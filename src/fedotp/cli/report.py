@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli._options import QuietOption, RunsArgument, runs_at
+from fedotp.cli._options import QuietOption, RunArgument, RunsArgument, runs_at
 from fedotp.cli.show import print_paths
 from fedotp.errors import FedotpError
 
@@ -73,3 +73,32 @@ def _analyse(run: "RunDirectory", quiet: bool) -> "Analysed":
         return analyse(run.path).as_dict()
     except FedotpError as error:
         return str(error)
+
+
+@app.command()
+def dossier(
+    run: RunArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Markdown file to write; default: dossier.md in the run.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a data protection dossier of a run of real sites, for an ethics board.
+
+    It answers the questions of a data protection impact assessment (GDPR
+    Art. 35) with the run's facts: what left the sites, who could learn what,
+    the privacy spent, the tests behind each statement, what is not promised.
+
+    \b
+    Examples:
+      fedotp dossier runs/skin
+      fedotp dossier runs/skin --out skin-dossier.md
+    """
+    from fedotp._files import write_atomically
+    from fedotp.report import make_dossier
+    from fedotp.runs.directory import RunDirectory
+
+    path = out or run / "dossier.md"
+    if path.exists():  # the user may have completed it
+        raise FedotpError(f"{path} already exists; choose another --out")
+    write_atomically(path, make_dossier(RunDirectory.open(run)))
+    print_paths([("dossier", path)])

@@ -6,6 +6,7 @@ from fedotp.report._client import ClientImages as ClientImages
 from fedotp.report._client import in_turn as in_turn
 from fedotp.report._curves import plot_against as plot_against
 from fedotp.report._curves import plot_curves as plot_curves
+from fedotp.report._dossier import make_dossier as make_dossier
 from fedotp.report._maps import ImageMap as ImageMap
 from fedotp.report._maps import normalised as normalised
 from fedotp.report._maps import plot_maps as plot_maps

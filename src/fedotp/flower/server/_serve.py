@@ -256,6 +256,7 @@ def _manifest(config: Config, registration: Registration, settings: ServerSettin
             "run": agreement.run,
             "protocol": PROTOCOL,
             "sites": len(registry.members),
+            "keys": registry.nodes is not None,
             "train_images": {m.name: m.agreed for m in registry.members},
             "settings": asdict(settings),
         },

@@ -1,0 +1,55 @@
+"""The data protection dossier of a run of real sites."""
+
+import re
+from pathlib import Path
+
+import pytest
+from near_sites import make_deployable, named, with_keys
+
+import fedotp
+from fedotp.errors import FedotpError
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._serve import serve
+from fedotp.report import make_dossier
+from fedotp.runs.directory import RunDirectory
+
+TESTS = Path(__file__).parents[1]
+TEMPLATE = (Path(fedotp.__file__).parent / "report/dossier.md").read_text()
+
+
+def test_every_test_that_it_names_exists() -> None:
+    references = re.findall(r"`([a-z_]+/test_\w+\.py)(?:::(\w+))?`", TEMPLATE)
+    assert len(references) > 20
+    for file, name in references:
+        assert f"def {name}(" in (TESTS / file).read_text() if name else (TESTS / file).is_file(), (file, name)
+
+
+def test_a_plain_run_promises_nothing_that_it_does_not_keep(undisturbed: RunDirectory) -> None:
+    accuracy = 100 * undisturbed.summary["final"]["accuracy"]
+    kept = ["which sees each site's update", "no mathematical bound", f"mean accuracy over sites {accuracy:.2f} %"]
+    require(make_dossier(undisturbed), kept, without=["masked", "epsilon"])
+
+
+def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, privacy={"unit": "example", "noise": 1.0, "epsilon": 8.0, "delta": 1e-3})
+    grid, keys = with_keys(tmp_path, 3)
+    run = serve(grid, config, ServerSettings(secure=True), tmp_path / "run", **named(grid), public_keys=keys)
+    manifest = run.manifest
+    manifest["data"]["classes"] = ["a|b"]
+    run.save_manifest(manifest)
+    epsilon = run.summary["privacy"]["epsilon"]
+    kept = [f"epsilon {epsilon:.3g} at delta 0.001", "which sees only the sum", r"classes: a\|b |"]
+    require(make_dossier(run), kept, without=["no mathematical bound", "sees each site's update"])
+
+
+def require(text: str, kept: list[str], *, without: list[str]) -> None:
+    for part in kept:
+        assert part in text
+    for part in ["[if", "$", *without]:
+        assert part not in text
+
+
+def test_a_simulation_has_no_dossier(inputs: Path, tmp_path: Path) -> None:
+    run = fedotp.run(make_deployable(inputs), tmp_path / "run")
+    with pytest.raises(FedotpError, match="was simulated"):
+        make_dossier(RunDirectory.open(run.path))
