@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fedotp.errors import SettingError
@@ -31,6 +32,11 @@ def parse_toml(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def packaged(*path: str) -> dict[str, Any]:
+    """Read a TOML file of facts of this package."""
+    return tomllib.loads(files("fedotp").joinpath(*path).read_text(encoding="utf-8"))
 
 
 def write_scalar(value: Scalar) -> str:

@@ -11,9 +11,11 @@ from typing import ClassVar
 import numpy as np
 from PIL import Image
 
-from fedotp.data import _names
-from fedotp.data._domains import DOMAINNET, OFFICE
-from fedotp.data._names import DOMAINNET10, FLOWERS102, OFFICE_CALTECH10
+from fedotp.data._names import names_of
+
+DOMAINNET, DOMAINNET10 = names_of("domainnet", "domains"), names_of("domainnet")
+OFFICE, OFFICE_CALTECH10 = names_of("office_caltech10", "domains"), names_of("office_caltech10")
+FLOWERS102 = names_of("flowers102")
 
 
 def write_image(path: Path, seed: int = 0) -> None:
@@ -197,18 +199,18 @@ sun397 = partial(_zhou_layout, "sun397", "SUN397", "SUN397", {"a/abbey": "abbey"
 ucf101 = partial(_zhou_layout, "ucf101", "UCF101", "UCF-101-midframes", _UCF)
 domainnet = _domains("DomainNet", DOMAINNET, (*DOMAINNET10, "aircraft carrier"), 2)
 office_caltech10 = _domains("office_caltech_10", OFFICE, OFFICE_CALTECH10, 5)
-pacs = _domains("PACS", ("art_painting", "cartoon", "photo", "sketch"), _names.PACS, 5)
-vlcs = _domains("VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), _names.VLCS, 5)
+pacs = _domains("PACS", ("art_painting", "cartoon", "photo", "sketch"), names_of("pacs"), 5)
+vlcs = _domains("VLCS", ("Caltech101", "LabelMe", "SUN09", "VOC2007"), names_of("vlcs"), 5)
 office_home = _domains(  # folders are Alarm_Clock, ...
     "OfficeHomeDataset_10072016",
     ("Art", "Clipart", "Product", "Real World"),
-    [name.title() for name in _names.OFFICE_HOME],
+    [name.title() for name in names_of("office_home")],
     2,
 )
 office31 = _domains(
     "office31",
     ("amazon/images", "dslr/images", "webcam/images"),
-    [name.replace("backpack", "back pack") for name in _names.OFFICE31],
+    [name.replace("backpack", "back pack") for name in names_of("office31")],
     2,
 )
 

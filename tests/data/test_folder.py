@@ -9,7 +9,7 @@ from layouts import domain_tree, write_image, write_tree
 
 from fedotp.data import Dataset, check_dataset, load_dataset
 from fedotp.data._folder import read_folder
-from fedotp.data._names import FLOWERS102, readable
+from fedotp.data._names import names_of, readable
 from fedotp.errors import FedotpError
 
 
@@ -168,5 +168,6 @@ def test_digest_depends_on_names_and_labels_not_on_the_place(tmp_path: Path) -> 
 )
 def test_readable_names(name: str, words: str) -> None:
     assert readable(name) == words
-    assert len(set(FLOWERS102)) == 102
-    assert (FLOWERS102[0], FLOWERS102[50], FLOWERS102[73]) == ("pink primrose", "petunia", "rose")
+    flowers = names_of("flowers102")
+    assert len(set(flowers)) == 102
+    assert (flowers[0], flowers[50], flowers[73]) == ("pink primrose", "petunia", "rose")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layouts import LAYOUTS, cifar_batch, fedbn_pickles, python2_pickle
+from layouts import LAYOUTS, OFFICE, cifar_batch, fedbn_pickles, python2_pickle
 
 from fedotp.data import _unpickle, load_dataset
-from fedotp.data._domains import OFFICE
 from fedotp.data._lists import read_json
 from fedotp.data._official import read_mat
 from fedotp.data._unpickle import read_pickle

@@ -6,11 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from layouts import LAYOUTS, caltech101, cifar10, dtd, fedbn_pickles, write_tree, zhou_split
+from layouts import (
+    DOMAINNET10,
+    LAYOUTS,
+    OFFICE,
+    OFFICE_CALTECH10,
+    caltech101,
+    cifar10,
+    dtd,
+    fedbn_pickles,
+    write_tree,
+    zhou_split,
+)
 
 from fedotp.data import DATASETS, check_dataset, find_dataset, load_dataset
-from fedotp.data._domains import OFFICE
-from fedotp.data._names import DOMAINNET10, OFFICE_CALTECH10, readable
+from fedotp.data._names import readable
 from fedotp.data._official import read_mat
 from fedotp.data._split import split_by_class, split_by_domain
 from fedotp.errors import FedotpError

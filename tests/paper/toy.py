@@ -6,8 +6,7 @@ from data.layouts import cifar10, cifar100, domain_tree, office_caltech10, write
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
 from fedotp.data import DATASETS
-from fedotp.data._domains import DOMAINNET
-from fedotp.data._names import DOMAINNET10
+from fedotp.data._names import names_of
 
 LISTED = {  # CoOp's lists: where the images are, and what the list is called
     "food101": ("images", "Food101"),
@@ -55,7 +54,7 @@ class Toy:
         if name in LISTED:
             _listed(folder, *LISTED[name])
         elif name == "domainnet":
-            domain_tree(folder, DOMAINNET, DOMAINNET10, 5)
+            domain_tree(folder, names_of("domainnet", "domains"), names_of("domainnet"), 5)
         else:
             {"office_caltech10": office_caltech10, "cifar10": cifar10, "cifar100": cifar100}[name](self.root)
 

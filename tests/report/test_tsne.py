@@ -9,7 +9,7 @@ import torch
 from report_made import make_run
 
 from fedotp.data import coarse_labels
-from fedotp.data._names import _COARSE_OF
+from fedotp.data._names import COARSE_OF
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictions
 from fedotp.report import project_prompts
@@ -23,7 +23,7 @@ COARSE = """
     15 13 14 17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6
     19 5 5 8 19 18 1 2 15 6 0 17 8 14 13
 """
-CLASSES = sorted(_COARSE_OF)
+CLASSES = sorted(COARSE_OF)
 
 
 def test_coarse_labels_are_those_of_the_archive() -> None:

@@ -8,14 +8,12 @@ import hashlib
 import io
 import zipfile
 from dataclasses import dataclass
-from functools import partial
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split
-from fedotp.data._download import DatasetInfo
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
 
@@ -46,7 +44,7 @@ def box_file(name: str) -> Path:
     return Path(str(resources.files("fedotp.data") / "box" / f"{name}.zip"))
 
 
-def _read(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
+def read_box(name: str, sha256: str, split_note: str, path: Path) -> Dataset:
     """Read the archive `path`, whose digest must be `sha256`."""
     try:
         content = path.read_bytes()
@@ -76,48 +74,3 @@ def _place(name: str) -> tuple[str, str, str]:
     """Return the split, domain and class of the image `name`."""
     split, *domain, kind, _ = name.split("/")
     return split, *(domain or ONE_DOMAIN), kind
-
-
-read_cifar10_mini = partial(
-    _read,
-    "cifar10-mini",
-    "e6c3c3ac12a2bde7c9638da1415345f337a9a4022e96e487de5eaae1c587070e",
-    "from the official test batch: the first 200 images of every class, and the next 200",
-)
-read_emoji = partial(
-    _read,
-    "emoji",
-    "2b178304678a6f97fad92a608537bcd14890cb89a45c9c573c89b3a31e4067ae",
-    "by emoji, the same for all vendors: half of every class, similar ones on the same side",
-)
-
-_IN_BOX = "it is included in fedotp"
-
-BOX = (
-    DatasetInfo(
-        name="cifar10-mini",
-        title="CIFAR-10, 4,000 images of the test batch",
-        folder="",
-        markers=(),
-        read=read_cifar10_mini,
-        n_classes=10,
-        n_train=2000,
-        n_test=2000,
-        advice=_IN_BOX,
-        in_box=True,
-    ),
-    DatasetInfo(
-        name="emoji",
-        title="Emoji of four vendors",
-        folder="",
-        markers=(),
-        read=read_emoji,
-        n_classes=16,
-        n_domains=4,
-        n_train=516,
-        n_test=488,
-        template="an emoji of a {}.",
-        advice=_IN_BOX,
-        in_box=True,
-    ),
-)

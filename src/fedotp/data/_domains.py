@@ -5,23 +5,16 @@ The split comes from FedBN's pickles `<domain>_{train,test}.pkl`, if present, el
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path, PurePosixPath
 
-from fedotp.data import _names
 from fedotp.data._dataset import Dataset
 from fedotp.data._image_files import Item, file_dataset, list_folders, list_images, relative
 from fedotp.data._lists import read_lines
+from fedotp.data._names import names_of
 from fedotp.data._split import BY_DOMAIN, split_by_domain
 from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
-DOMAINNET = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
-OFFICE = ("amazon", "caltech", "dslr", "webcam")
-PACS = ("art_painting", "cartoon", "photo", "sketch")
-OFFICE_HOME = ("art", "clipart", "product", "real_world")
-OFFICE31 = ("amazon", "dslr", "webcam")
-VLCS = ("caltech101", "labelme", "sun09", "voc2007")
 _ALSO = {"caltech": "caltech101", "sun": "sun09", "pascal": "voc2007", "voc": "voc2007"}  # other folder names in VLCS
 
 
@@ -30,8 +23,9 @@ def _key(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def _read(name: str, domains: Sequence[str], classes: Sequence[str], root: Path) -> Dataset:
-    """Read the data set `name` from the folder `root`; classes other than `classes` are ignored."""
+def read_domains(name: str, root: Path) -> Dataset:
+    """Read the data set `name` from the folder `root`; unknown classes are ignored."""
+    domains, classes = names_of(name, "domains"), names_of(name)
     train, test, note = _divide(root, domains, classes)
     return file_dataset(name, root, classes=classes, domains=domains, train=train, test=test, split_note=note)
 
@@ -111,11 +105,3 @@ def _official_list(path: Path, domain: int, label_of: dict[str, int]) -> Iterato
             raise FedotpError(f"{path}: {line[:80]!r} must be '<domain>/<class>/<file> <number>'")
         if _key(parts[1]) in label_of:
             yield image, label_of[_key(parts[1])], domain
-
-
-read_domainnet = partial(_read, "domainnet", DOMAINNET, _names.DOMAINNET10)
-read_office_caltech10 = partial(_read, "office_caltech10", OFFICE, _names.OFFICE_CALTECH10)
-read_pacs = partial(_read, "pacs", PACS, _names.PACS)
-read_office_home = partial(_read, "office_home", OFFICE_HOME, _names.OFFICE_HOME)
-read_office31 = partial(_read, "office31", OFFICE31, _names.OFFICE31)
-read_vlcs = partial(_read, "vlcs", VLCS, _names.VLCS)

@@ -12,20 +12,19 @@ EuroSAT, StanfordCars, SUN397, UCF101, FGVC-Aircraft and ImageNet have CoOp's la
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fedotp._files import read_regular
-from fedotp.data import _names
 from fedotp.data._dataset import Dataset
 from fedotp.data._image_files import Item, file_dataset, in_folders, list_folders, relative
 from fedotp.data._lists import read_json, read_lines
+from fedotp.data._names import FACTS, names_of
 from fedotp.data._split import BY_CLASS, split_by_class
 from fedotp.data._types import Ints
-from fedotp.data._zhou import Found, in_order, learn_name, read_coop, read_zhou
+from fedotp.data._zhou import Found, in_order, learn_name, read_zhou
 from fedotp.errors import FedotpError
 
 _CALTECH_IGNORED = ("BACKGROUND_Google", "Faces_easy")
@@ -40,7 +39,7 @@ _MOST_BYTES = 16 << 20  # of the file, and of each decompressed variable: the fl
 def _caltech101(root: Path) -> Found:
     images = "101_ObjectCategories"
     folders = [f for f in list_folders(root / images) if f not in _CALTECH_IGNORED]
-    classes = [_names.CALTECH101.get(f, f) for f in folders]
+    classes = [FACTS["caltech101"]["renamed"].get(f, f) for f in folders]
     return Found(classes, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
 
 
@@ -68,7 +67,7 @@ def _numbers(path: Path, key: str, largest: int) -> Ints:
 def _flower_names(path: Path) -> Sequence[str]:
     """Return CoOp's names if its file exists, else the official ones."""
     if not path.is_file():
-        return _names.FLOWERS102
+        return names_of("flowers102")
     names = read_json(path)
     if not isinstance(names, dict) or any(not str(key).isdecimal() for key in names):
         raise FedotpError(f'{path} must be {{"1": name, ...}}')
@@ -116,11 +115,14 @@ def _by_folder(path: Path, classes: Sequence[str], suffix: str = "") -> list[Ite
     return items
 
 
-read_caltech101 = partial(read_coop, "caltech101", "Caltech101", "101_ObjectCategories", _caltech101)
-read_flowers102 = partial(read_coop, "flowers102", "OxfordFlowers", "jpg", _flowers102)
-read_oxford_pets = partial(read_coop, "oxford_pets", "OxfordPets", "images", _oxford_pets)
-read_food101 = partial(read_coop, "food101", "Food101", "images", _food101)
-read_dtd = partial(read_coop, "dtd", "DescribableTextures", "images", _dtd)
+LAYOUTS: dict[str, Callable[[Path], Found]] = {
+    "caltech101": _caltech101,
+    "flowers102": _flowers102,
+    "oxford_pets": _oxford_pets,
+    "food101": _food101,
+    "dtd": _dtd,
+}
+"""Readers of official layouts, for data without CoOp's list."""
 
 
 def read_mat(path: Path) -> dict[str, Ints]:
@@ -177,7 +179,7 @@ def read_eurosat(root: Path) -> Dataset:
     """Read `2750/<class>/*.jpg`, with CoOp's class names."""
     path = root / "split_zhou_EuroSAT.json"
     found = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
-    classes = [_names.EUROSAT.get(name, name) for name in found.classes]
+    classes = [FACTS["eurosat"]["renamed"].get(name, name) for name in found.classes]
     return file_dataset("eurosat", root, **found._replace(classes=classes)._asdict())
 
 
@@ -214,7 +216,7 @@ def read_imagenet(root: Path) -> Dataset:
             raise FedotpError(f"{path}: {line[:80]!r} must be like 'n01440764 tench'")
         names[folder] = name.strip()
     times = Counter(names.values())
-    names |= {folder: name for folder, name in _names.IMAGENET_TWICE.items() if times[names.get(folder, "")] > 1}
+    names |= {folder: name for folder, name in FACTS["imagenet"]["renamed"].items() if times[names.get(folder, "")] > 1}
     folders = list_folders(root / "images" / "train")
     unnamed = [folder for folder in folders if folder not in names]
     if unnamed:
@@ -223,17 +225,3 @@ def read_imagenet(root: Path) -> Dataset:
     classes = [names[folder] for folder in folders]
     note = "official folders images/train/ and images/val/"
     return file_dataset("imagenet", root, classes=classes, train=train, test=test, split_note=note)
-
-
-def _needs_list(list_name: str, root: Path) -> Found:
-    raise FedotpError(f"{root} has no split_zhou_{list_name}.json, the list of its images")
-
-
-read_stanford_cars, read_sun397, read_ucf101 = (
-    partial(read_coop, name, list_name, images, partial(_needs_list, list_name))
-    for name, list_name, images in (
-        ("stanford_cars", "StanfordCars", ""),
-        ("sun397", "SUN397", "SUN397"),
-        ("ucf101", "UCF101", "UCF-101-midframes"),
-    )
-)

@@ -9,7 +9,7 @@ from typing import Literal
 from fedotp._files import cache_folder
 from fedotp._imports import bring, import_named, offered, origin, package_of, source_of
 from fedotp._text import one_line
-from fedotp.data._box import BOX, box_file
+from fedotp.data._box import box_file
 from fedotp.data._catalog import CATALOG
 from fedotp.data._dataset import Dataset
 from fedotp.data._download import DatasetInfo
@@ -20,8 +20,8 @@ from fedotp.errors import FedotpError
 
 _HF_PREFIX = "hf:"
 
-DATASETS = {info.name: info for info in (*CATALOG, *BOX)}
-"""Data sets by name: those of the paper and of later papers, and the two bundled ones."""
+DATASETS = CATALOG
+"""Data sets by name: those of the paper and of later papers, the two bundled ones, and external ones."""
 
 
 def default_root() -> Path:

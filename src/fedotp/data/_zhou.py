@@ -25,13 +25,15 @@ class Found(NamedTuple):
     validation: Sequence[Item] = ()
 
 
-def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found], root: Path) -> Dataset:
+def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found] | None, root: Path) -> Dataset:
     """Read the data set `name` from its folder `root`, with images in `images`.
 
-    The split is that of CoOp's list, the paper's, if it exists, else that of `official`.
+    The split is that of CoOp's list, the paper's, if it exists, else that of `official`, if any.
     """
     path = root / f"split_zhou_{list_name}.json"
-    found = read_zhou(path, images) if path.is_file() else official(root)
+    if official is None and not path.is_file():
+        raise FedotpError(f"{root} has no {path.name}, the list of its images")
+    found = official(root) if official and not path.is_file() else read_zhou(path, images)
     return file_dataset(name, root, **found._asdict())
 
 

@@ -15,6 +15,10 @@ from clip.clip_oracles import hugging_face_clip, openai_tensors, random_clip, wr
 from coloured_squares import draw_squares
 from data.dicom_made import dicom, palette, table
 from data.layouts import (
+    DOMAINNET,
+    DOMAINNET10,
+    OFFICE,
+    OFFICE_CALTECH10,
     caltech101,
     cifar10,
     cifar_batch,
@@ -31,8 +35,6 @@ from data.layouts import (
 )
 from fedotp.clip import ClipConfig, Tokenizer, VitConfig, save
 from fedotp.clip._config import ResNetConfig, TextConfig
-from fedotp.data._domains import DOMAINNET, OFFICE
-from fedotp.data._names import DOMAINNET10, OFFICE_CALTECH10
 from fuzz.reader import Reader, fedotp, inputs_of
 
 _TEXT = TextConfig(vocab_size=99, context_length=8, width=64, layers=1, heads=1, eot=98)
