@@ -18,11 +18,11 @@ POINTERS = ("sim_ptr", "a_ptr", "b_ptr", "score_ptr", "f_ptr")
 INTEGERS = ("n_inner", "n_prompts", "n_patches", "max_iter")
 FLOATS = ("inv_reg", "quantile", "reach", "tol")
 SHAPES = ((1, 16, 0.1), (2, 5, 0.1), (2, 16, 0.1), (2, 16, 0.01), (4, 49, 0.1), (8, 196, 0.1))
-CHOICES = ("N", "V", "CG", "LINEAR", "EQUAL", "UNIFORM")
+CHOICES = ("N", "V", "CG", "LINEAR", "EQUAL")
 
 
 def ptx(n_prompts: int, n_patches: int, reg: float) -> str:
-    options = _fused._options(torch.empty(1, n_prompts, 1, n_patches), torch.tensor(1.0), reg, equal=False)
+    options = _fused._options(torch.empty(1, n_prompts, 1, n_patches), reg, equal=False)
     launch = {name: options.pop(name) for name in ("num_warps", "maxnreg")}
     types = {**dict.fromkeys(POINTERS, "*fp32"), "steps_ptr": "*i32"}
     types |= {**dict.fromkeys(INTEGERS, "i32"), **dict.fromkeys(FLOATS, "fp32"), **dict.fromkeys(CHOICES, "constexpr")}

@@ -43,12 +43,3 @@ def test_shares_of_each_image() -> None:
     with ot.as_graph():
         found = Matching()(image, classes, weights)
     torch.testing.assert_close(found, plain, atol=2e-5, rtol=0)
-
-
-def test_it_is_a_graph_in_the_block_only() -> None:
-    """Other marginals, which no method has, are refused."""
-    similar = torch.rand(2, 9, 2)
-    own = torch.full((9,), 1 / 9)
-    with ot.as_graph(), pytest.raises(ValueError, match="does not support a and b"):
-        ot.score(similar, a=own)
-    assert ot.score(similar, a=own).shape == (2,)

@@ -175,15 +175,15 @@ def test_score_is_mass_minus_value_and_differentiates_to_the_plan() -> None:
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 7), (2, 3, 7)])
-@pytest.mark.parametrize("given_b", [None, torch.tensor([0.2, 0.5]), torch.rand(7, 2) * 0.4 + 0.05])
+@pytest.mark.parametrize("given", [None, torch.tensor([0.3, 0.7]), torch.rand(7, 2) * 0.4 + 0.05])
 def test_scores_in_parts_are_the_same(
-    shape: tuple[int, ...], given_b: torch.Tensor | None, monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], given: torch.Tensor | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    b = given_b if given_b is None or given_b.dim() == 1 else given_b.expand(*shape, 2)
+    shares = given if given is None or given.dim() == 1 else given.expand(*shape, 2)
     similarity = torch.rand(*shape, 9, 2, dtype=torch.float64).requires_grad_()
 
     def scored() -> tuple[torch.Tensor, torch.Tensor]:
-        scores = score(similarity, b=b)
+        scores = score(similarity, shares=shares)
         (gradient,) = torch.autograd.grad((scores * torch.arange(7)).sum(), similarity)
         return scores.detach(), gradient
 

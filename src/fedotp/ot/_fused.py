@@ -3,7 +3,7 @@
 The algorithm is that of `_newton`, one problem per program. If reg is large enough that exp(sim / reg) fits float32
 (LINEAR), the exponentials are computed once, before the loop. The system of a step is solved in closed form for two
 prompts, and by N steps of conjugate gradients, exact in N dimensions, for more. To save registers, the similarities are
-read again at the end (from cache), and uniform row marginals are one number (UNIFORM).
+read again at the end (from cache).
 """
 
 import math
@@ -58,9 +58,9 @@ def _tile(problem, n_inner, n_prompts, n_patches, N: tl.constexpr, V: tl.constex
 @triton.jit
 def _load(
     sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg,
-    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, UNIFORM: tl.constexpr,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr,
 ):  # fmt: skip
-    """Load the kernel (N, V), exp(sim / reg) if LINEAR, else its log2, with maximum 1 or 0; a (V,); b (N,)."""
+    """Load the kernel (N, V), exp(sim / reg) if LINEAR, else its log2, with maximum 1 or 0; a; b (N,)."""
     offset, inside = _tile(problem, n_inner, n_prompts, n_patches, N, V)
     sim = tl.load(sim_ptr + offset, mask=inside, other=0.0).to(tl.float32)
     kernel = tl.where(inside, sim * (inv_reg * _LOG2_E), -float("inf"))
@@ -68,18 +68,13 @@ def _load(
     kernel -= tl.where(n < n_prompts, tl.max(kernel, axis=1), 0.0)[:, None]
     if LINEAR:
         kernel = _exp2(kernel)
-    if UNIFORM:
-        a = tl.load(a_ptr)
-    else:
-        v = tl.arange(0, V)
-        a = tl.load(a_ptr + v, mask=v < n_patches, other=0.0)
-    return kernel, a, tl.load(b_ptr + n, mask=n < n_prompts, other=0.0)
+    return kernel, tl.load(a_ptr), tl.load(b_ptr + n, mask=n < n_prompts, other=0.0)
 
 
 @triton.jit
 def _start(
     kernel, a, b, quantile, n_prompts, n_patches,
-    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr,
 ):  # fmt: skip
     """Compute `_problem.start` of one tile. The spread of LINEAR kernels is too small for `_problem._filled`."""
     real = tl.arange(0, N) < n_prompts
@@ -89,10 +84,7 @@ def _start(
         exponent = tl.where(inside, kernel, 0.0) / _LOG2_E
         mean = tl.sum(exponent, axis=1) / n_patches
         deviation = tl.sqrt(tl.maximum(tl.sum(exponent * exponent, axis=1) / n_patches - mean * mean, 0.0))
-        level = a
-        if not UNIFORM:
-            level = tl.sum(a, axis=0) / n_patches
-        filled = tl.log(level * b / tl.sum(b, axis=0)) - mean - quantile * deviation
+        filled = tl.log(a * b / tl.sum(b, axis=0)) - mean - quantile * deviation
         f = tl.where(deviation > _FILLED_FROM, tl.maximum(f, filled), f)
     return tl.where(real, f, 0.0)
 
@@ -121,17 +113,14 @@ def _plan(kernel, f, a, LINEAR: tl.constexpr, EQUAL: tl.constexpr):
 
 
 @triton.jit
-def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr, UNIFORM: tl.constexpr):
+def _direction(plan, column, full, inv_a, gradient, ridge, N: tl.constexpr, CG: tl.constexpr):
     """Solve (diag(column + ridge) - sum over full rows of T_i T_i' / a_i) d = gradient."""
     if N == 2:
         # Full rows transport all their mass, so the matrix is [[p + m, -m], [-m, q + m]].
         is_first = tl.arange(0, 2) == 0
         first = tl.sum(tl.where(is_first[:, None], plan, 0.0), axis=0)
         second = tl.sum(tl.where(is_first[:, None], 0.0, plan), axis=0)
-        if UNIFORM:
-            m = tl.sum(first * second * full, axis=0) * inv_a
-        else:
-            m = tl.sum(first * second * (full * inv_a), axis=0)
+        m = tl.sum(first * second * full, axis=0) * inv_a
         own = tl.sum(plan * (1.0 - full)[None, :], axis=1) + ridge  # (p, q)
         p = tl.sum(tl.where(is_first, own, 0.0), axis=0)
         q = tl.sum(tl.where(is_first, 0.0, own), axis=0)
@@ -159,15 +148,15 @@ def _forward(
     sim_ptr, a_ptr, b_ptr, score_ptr, f_ptr, steps_ptr,
     n_inner, n_prompts, n_patches, inv_reg, quantile, reach, tol, max_iter,
     N: tl.constexpr, V: tl.constexpr, CG: tl.constexpr,
-    LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+    LINEAR: tl.constexpr, EQUAL: tl.constexpr,
 ):  # fmt: skip
     problem = tl.program_id(0)
-    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR, UNIFORM)
+    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR)
     inv_a = tl.where(a > 0, 1.0 / a, 0.0)
     n = tl.arange(0, N)
     real = n < n_prompts
     goal = tol * tl.sum(b, axis=0)
-    f = _start(kernel, a, b, quantile, n_prompts, n_patches, N, V, LINEAR, EQUAL, UNIFORM)
+    f = _start(kernel, a, b, quantile, n_prompts, n_patches, N, V, LINEAR, EQUAL)
     direction = tl.zeros((N,), dtype=tl.float32)
     slope = 0.0
     length = 0.0
@@ -188,7 +177,7 @@ def _forward(
         elif turned >= slope * -_OVERSHOOT:
             f = trial
             ridge = _RIDGE * residual + _EPS4 * b
-            direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG, UNIFORM)
+            direction = _direction(plan, column, full, inv_a, gradient, ridge, N, CG)
             longest = tl.max(tl.abs(direction), axis=0)
             direction *= tl.minimum(1.0, reach / tl.maximum(longest, _TINY))
             slope = tl.sum(gradient * direction, axis=0)
@@ -207,10 +196,10 @@ def _forward(
 @triton.jit
 def _backward(
     sim_ptr, a_ptr, b_ptr, f_ptr, grad_score_ptr, grad_sim_ptr, n_inner, n_prompts, n_patches, inv_reg,
-    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr, UNIFORM: tl.constexpr,
+    N: tl.constexpr, V: tl.constexpr, LINEAR: tl.constexpr, EQUAL: tl.constexpr,
 ):  # fmt: skip
     problem = tl.program_id(0)
-    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR, UNIFORM)
+    kernel, a, b = _load(sim_ptr, a_ptr, b_ptr, problem, n_inner, n_prompts, n_patches, inv_reg, N, V, LINEAR)
     n = tl.arange(0, N)
     real = n < n_prompts
     f = tl.load(f_ptr + problem.to(tl.int64) * n_prompts + n, mask=real, other=0.0)
@@ -221,7 +210,7 @@ def _backward(
     tl.store(grad_sim_ptr + offset, grad.to(grad_sim_ptr.dtype.element_ty), mask=inside)
 
 
-def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
+def _options(sim: Tensor, reg: float, equal: bool) -> dict[str, Any]:
     """Return compile-time options for similarities (outer, N, inner, V).
 
     A warp has up to 1,024 entries of the tile; few registers per thread allow many warps (measured). Tiles are at least
@@ -235,7 +224,6 @@ def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
         "V": V,
         "LINEAR": reg >= _LINEAR_FROM_REG,
         "EQUAL": equal,
-        "UNIFORM": a.dim() == 0,
         "num_warps": min(max(N * V // 1024, 1), 8),
         "maxnreg": 64 if N * V <= 512 else 80,
     }
@@ -244,9 +232,8 @@ def _options(sim: Tensor, a: Tensor, reg: float, equal: bool) -> dict[str, Any]:
 class FusedScore(torch.autograd.Function):
     """Function sum(T * similarity) (outer * inner,) of cosine similarities (outer, N, inner, V) on CUDA.
 
-    There is one problem for each outer and inner index. a (V,), or () if it is the same for all patches, and b (N,) are
-    float32 and shared by all problems; `share` is |b|_1 / |a|_1, and with 1 rows must equal a. The gradient is T,
-    recomputed.
+    There is one problem for each outer and inner index. The marginals a (), of every patch, and b (N,) are float32 and
+    shared by all problems; `share` is |b|_1 / |a|_1, and with 1 rows must equal a. The gradient is T, recomputed.
     """
 
     @staticmethod
@@ -259,7 +246,7 @@ class FusedScore(torch.autograd.Function):
         steps = torch.empty(outer * inner, device=sim.device, dtype=torch.int32)
         f = torch.empty((outer * inner, n_prompts), device=sim.device)
         ctx.save_for_backward(sim, a, b, f)
-        ctx.reg, ctx.options = reg, _options(sim, a, reg, equal=share >= 1)
+        ctx.reg, ctx.options = reg, _options(sim, reg, equal=share >= 1)
         ctx.mark_non_differentiable(steps)
         quantile = NormalDist().inv_cdf(min(max(1 - share, 1e-3), 1 - 1e-9))
         reach = 5 + 2 / reg  # maximum distance of the dual solution from the start, for cosines

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -35,8 +35,6 @@ def batched_gradients() -> Iterator[None]:
 
 def score(
     similarity: Tensor,
-    a: Tensor | None = None,
-    b: Tensor | None = None,
     *,
     rule: Rule = "unbalanced",
     reg: float = REG,
@@ -52,22 +50,20 @@ def score(
 
     It is |b|_1 - d instead of Eq. 10's 1 - d, which gives the same softmax over classes. Its gradient with respect to S
     is T: the plan is constant. For two-dimensional grids of problems (images x classes) any memory order is accepted;
-    that of `fedotp.matching.similarity` needs no copy. Other arguments are those of `solve`.
+    that of `fedotp.matching.similarity` needs no copy. Other arguments are those of `solve`; a is uniform.
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
         fused: True requires the CUDA kernel, False disables it; by default it is used if possible: on CUDA, in up to
-            float32, with the Newton solver and marginals shared by all problems.
+            float32, with the Newton solver and shares common to all problems.
 
     Returns:
         (...) scores, in float32 or, for float64 similarities, float64.
     """
     if is_graph() and rule != "average":
-        if a is not None or b is not None:
-            raise ValueError("a graph of scores does not support a and b; use mass and shares")
         return graph_score(similarity, reg, None if rule == "classical" else MASS if mass is None else mass, shares)
     interpreted = fused is True and os.environ.get("TRITON_INTERPRET") == "1"  # for tests without a GPU
-    shared = all(x is None or x.dim() == 1 for x in (a, b, shares))
+    shared = shares is None or shares.dim() == 1
     possible = (
         (similarity.is_cuda or interpreted)
         and similarity.dtype in _FUSED_DTYPES
@@ -80,33 +76,30 @@ def score(
         and importlib.util.find_spec("triton") is not None
     )
     if fused and not possible:
-        raise ValueError("fused=True needs CUDA with Triton, at most float32, the solver newton, and shared marginals")
+        raise ValueError("fused=True needs CUDA with Triton, at most float32, the solver newton, and common shares")
     if possible and fused is not False:
-        fused_score = partial(_fused_score, a=a, b=b, rule=rule, reg=reg, mass=mass, shares=shares, tol=tol)
+        settings = (rule, reg, mass, shares, tol, max_iter)
         if not _BATCHED.get():
-            return fused_score(similarity, max_iter=max_iter)
+            return _fused_score(similarity, *settings)
         with torch.enable_grad():
             held = similarity.detach().requires_grad_()
-            (plan,) = torch.autograd.grad(fused_score(held, max_iter=max_iter).sum(), held)
+            (plan,) = torch.autograd.grad(_fused_score(held, *settings).sum(), held)
         return (plan * similarity).sum((-2, -1))
-    solve_ = partial(
-        solve,
-        a=a,
-        b=b,
-        rule=rule,
-        reg=reg,
-        mass=mass,
-        shares=shares,
-        solver=solver,
-        tol=tol,
-        max_iter=max_iter,
-        counted=counted,
-    )
     whole = not shared or similarity.is_cuda or solver == "batch"  # "batch" couples problems
     parts = (similarity,) if whole else _parts(similarity)
     scores = []
     for part in parts:
-        plan = solve_(1 - part.detach()).plan
+        plan = solve(
+            1 - part.detach(),
+            rule=rule,
+            reg=reg,
+            mass=mass,
+            shares=shares,
+            solver=solver,
+            tol=tol,
+            max_iter=max_iter,
+            counted=counted,
+        ).plan
         scores.append((plan * part).sum((-2, -1)))
     return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)
 
@@ -121,8 +114,6 @@ def _parts(similarity: Tensor) -> tuple[Tensor, ...]:
 
 def _fused_score(
     similarity: Tensor,
-    a: Tensor | None,
-    b: Tensor | None,
     rule: Rule,
     reg: float,
     mass: float | None,
@@ -133,16 +124,9 @@ def _fused_score(
     from fedotp.ot._fused import FusedScore  # Triton is installed on CUDA machines only
 
     share = 1.0 if rule == "classical" else MASS if mass is None else mass
-    uniform_rows = a is None
-    if a is None and b is None:
-        a, b = _uniform(similarity.shape[-2:], similarity.device, rule, mass)
-        if shares is not None:
-            b = share * shares.float()
-    else:
-        given_b = b is not None
-        a, b = marginals(similarity.shape, torch.float32, similarity.device, a, b, rule, mass)
-        if given_b:
-            share = float(b.sum() / a.sum())
+    a, b = _uniform(similarity.shape[-2:], similarity.device, rule, mass)
+    if shares is not None:
+        b = share * shares.float()
     x = similarity.mT  # (..., N, V)
     *batch, n_prompts, n_patches = x.shape
     # (..., images, classes, N, V) may be stored as (..., classes, N, images, V), as by `matching.similarity`
@@ -150,7 +134,7 @@ def _fused_score(
     inner = batch[-2] if by_class else 1
     flat, _ = FusedScore.apply(
         (x.movedim(-4, -2) if by_class else x).reshape(-1, n_prompts, inner, n_patches).contiguous(),
-        a[0] if uniform_rows else a,
+        a[0],
         b,
         1.0 if share > 1 - 1e-6 else share,
         reg,
