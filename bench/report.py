@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.invented_run import invent_run
 
-from fedotp.report.page import make_page
+from fedotp.report.page._page import make_page
 
 _REPEATS = 7
 _DRAWN = """() => {

@@ -12,8 +12,7 @@ import typer
 
 from fedotp._values import write_value
 from fedotp.cli import app
-from fedotp.config import keys_of
-from fedotp.config._keys import Key, sections
+from fedotp.config._keys import Key, keys_of, sections
 from fedotp.data import DATASETS, DatasetInfo
 from fedotp.methods import METHODS, FedOTP, Method
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedotp.matching import Matching
-from fedotp.report import ClientImages, normalised
+from fedotp.report._client import ClientImages
+from fedotp.report._maps import normalised
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import restore
 

@@ -20,8 +20,8 @@ from federation.toy_federation import (
     simulator,
     state_of,
 )
-from fedotp.audit import Audit, audit_federation
-from fedotp.audit._audit import _mislabelled
+from fedotp.audit import Audit
+from fedotp.audit._audit import _mislabelled, audit_federation
 from fedotp.audit._bound import Bound
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Settings, draws

@@ -8,7 +8,8 @@ import torch
 
 from audit.learned import by_heart
 from federation.toy_federation import CLASSES, make_settings, simulator
-from fedotp.audit import Probe, probe_federation
+from fedotp.audit import Probe
+from fedotp.audit._probe import probe_federation
 from fedotp.federation import Simulator
 from fedotp.federation.testing import ZERO_SHOT
 

@@ -159,7 +159,7 @@ def test_a_real_site_sees_its_images_through_its_own_window(
     torch.testing.assert_close(own, tokens("", agreed.override([f"data.window={VOSS}"])))
     torch.testing.assert_close(own, tokens("", agreed.override([f"data.windows=voss={VOSS}"])))
     assert (own != hidden).any()
-    with pytest.raises(FedotpError, match="window = 'wide': must be"):
+    with pytest.raises(FedotpError, match='window = "wide": must be'):
         tokens("wide", agreed)
     from fedotp.flower.site._app import site_of  # it imports Flower
 

@@ -10,18 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedotp._values import write_scalar, write_tables
-from fedotp.config import (
-    BackboneSettings,
-    Config,
-    DataSettings,
-    difference,
-    explained,
-    flatten,
-    keys_of,
-    load_config,
-    presets,
-)
-from fedotp.config._keys import sections
+from fedotp.config import BackboneSettings, Config, DataSettings, difference, explained, flatten, load_config, presets
+from fedotp.config._keys import keys_of, sections
 from fedotp.config._schema import SECTIONS, all_kinds, bare_kind, kinds_of
 from fedotp.data.partition import PartitionSettings
 from fedotp.errors import FedotpError

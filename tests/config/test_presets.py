@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from fedotp.config import Config, load_config, presets
 from fedotp.config._known import preset_text
-from fedotp.data import _domains, load_dataset
+from fedotp.data import load_dataset
+from fedotp.data._names import names_of
 from fedotp.methods import METHODS, FedOTP
 
 NAMES = list(presets())
@@ -73,4 +74,4 @@ def test_one_domain_is_left_out() -> None:
 
 
 def domains_of(dataset: str) -> tuple[str, ...]:
-    return load_dataset(dataset).domains if dataset == "emoji" else getattr(_domains, dataset.upper())
+    return load_dataset(dataset).domains if dataset == "emoji" else names_of(dataset, "domains")

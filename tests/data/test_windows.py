@@ -100,7 +100,7 @@ def test_8_bits_and_colours_are_not_touched_nor_texts_in_a_file_believed() -> No
 def test_windows_that_cannot_be(window: str) -> None:
     with pytest.raises(FedotpError, match=r'^data\.window = .*: must be "file", "full", "data", centre/width such as'):
         Config.from_dict({"data": {"dataset": "x", "window": window}})
-    with pytest.raises(FedotpError, match=r"^window .*: must be"):
+    with pytest.raises(FedotpError, match=r"^window = .*: must be"):
         to_rgb(Image.new("I;16", (2, 2)), window)
 
 

@@ -19,7 +19,8 @@ from fedotp.federation import (
     Simulator,
 )
 from fedotp.federation._sampling import draws, order
-from fedotp.methods import METHODS, weighted_average
+from fedotp.methods import METHODS
+from fedotp.methods._method import weighted_average
 
 TRAIN = (7, 3, 10, 5, 4, 6)
 UPDATES = ("sign-flip", "scaled", "colluding")

@@ -9,7 +9,8 @@ from toy_federation import assert_same_bits, kept_rows, make_data, make_settings
 
 from fedotp.federation import Checkpoint, Progress
 from fedotp.federation.clients._local import LocalWork
-from fedotp.methods import Batch, FedOTP, weighted_average
+from fedotp.methods import Batch, FedOTP
+from fedotp.methods._method import weighted_average
 
 LEAK = {"leaked_momentum": True}
 SGD = {"lr": 0.05, "momentum": 0.9}

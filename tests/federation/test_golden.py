@@ -20,9 +20,9 @@ from golden import (
 from torch import Tensor
 from toy_federation import TRAIN, kept_rows, make_data
 
-from fedotp.methods import CoOp, FedOTP, PromptFL, Task
+from fedotp.methods import FedOTP, Task
 from fedotp.methods._fedamp import PromptFLAmp
-from fedotp.methods._promptfl import PromptFLPer, PromptFLProx
+from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLPer, PromptFLProx
 from fedotp.methods._promptfolio import PromptFolio
 
 

@@ -26,10 +26,11 @@ from golden import (
 from torch import Tensor
 from toy_federation import CLASSES, TRAIN, kept_rows, make_data
 
-from fedotp.methods import FedOTP, Method, PromptFL
+from fedotp.methods import FedOTP, Method
 from fedotp.methods._dpfpl import DPFPL
 from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._fedpha import FedPHA
+from fedotp.methods._promptfl import PromptFL
 
 # KgCoOp's penalty --------------------------------------------------------------------------------------------
 

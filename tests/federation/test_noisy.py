@@ -23,8 +23,9 @@ from toy_federation import (
 from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
 from fedotp.federation.clients._noisy import poisson_steps
-from fedotp.methods import METHODS, Batch, Method, Parameters, PromptFL
+from fedotp.methods import METHODS, Batch, Method, Parameters
 from fedotp.methods._fedclip import FedCLIP
+from fedotp.methods._promptfl import PromptFL
 from fedotp.privacy import PrivacySettings, epsilon
 from fedotp.privacy._clipping import unit_gradients
 

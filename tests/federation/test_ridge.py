@@ -14,8 +14,9 @@ from toy_federation import CLASSES, make_data, make_novel, make_settings, make_t
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
 from fedotp.matching import cross_entropy
-from fedotp.methods import Batch, FedCOF, FedOTP, PersonalRidge, Ridge
+from fedotp.methods import Batch, FedOTP, PersonalRidge
 from fedotp.methods._personal_ridge import REGS
+from fedotp.methods._ridge import FedCOF, Ridge
 from fedotp.privacy import PrivacySettings, noise_for
 
 

@@ -16,7 +16,8 @@ from fedotp.errors import FedotpError, SettingError
 from fedotp.federation import ServerStepSettings
 from fedotp.federation.server import Updates
 from fedotp.federation.server._rule import Rule
-from fedotp.methods import METHODS, Parameters, weighted_average
+from fedotp.methods import METHODS, Parameters
+from fedotp.methods._method import weighted_average
 
 RULES = ("bounded", "median", "trimmed", "krum", "multi-krum")
 SHAPES = {"prompt": (2, 3), "other": (2,)}

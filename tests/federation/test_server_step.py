@@ -10,7 +10,8 @@ from toy_federation import assert_same_bits, make_settings, simulator, state_of
 
 from fedotp.federation import ServerStepSettings
 from fedotp.federation.server._step import ServerStep
-from fedotp.methods import Parameters, weighted_average
+from fedotp.methods import Parameters
+from fedotp.methods._method import weighted_average
 
 ADAPTIVE = {"lr": 0.02, "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-2}
 STEPS = {

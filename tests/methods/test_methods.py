@@ -15,11 +15,11 @@ from anchored import Anchored
 from fedotp import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, PromptFL, PromptSettings, Task, ZeroShot
+from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, PromptSettings, Task, ZeroShot
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._pfedprompt import PFedPrompt
-from fedotp.methods._promptfl import PromptFLPer
+from fedotp.methods._promptfl import PromptFL, PromptFLPer
 
 C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
 NAMES = ("cat", "egyptian mau", "car", "dog")

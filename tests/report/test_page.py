@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from fedotp.errors import FedotpError
-from fedotp.report.page import make_page, write_page
+from fedotp.report.page import write_page
+from fedotp.report.page._page import make_page
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from invented_run import invent_run

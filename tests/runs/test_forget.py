@@ -17,7 +17,7 @@ import fedotp
 from fedotp._files import write_atomically
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
-from fedotp.report.page import make_page
+from fedotp.report.page._page import make_page
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.leaving import check_certificate, forget

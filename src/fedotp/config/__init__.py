@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
-    from fedotp._authors import AuthorsSettings as AuthorsSettings
     from fedotp.config._config import Config as Config
     from fedotp.config._config import difference as difference
     from fedotp.config._config import flatten as flatten
     from fedotp.config._config import load_config as load_config
     from fedotp.config._keys import explained as explained
-    from fedotp.config._keys import keys_of as keys_of
     from fedotp.config._known import known_keys as known_keys
     from fedotp.config._known import known_methods as known_methods
     from fedotp.config._known import presets as presets

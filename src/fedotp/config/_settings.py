@@ -9,7 +9,7 @@ from typing import Literal
 from fedotp._values import require_choices, require_from, show
 from fedotp.data.store import STORAGE, Storage
 from fedotp.errors import FedotpError, SettingError
-from fedotp.images import RIGHT_WINDOW, RIGHT_WINDOWS, WINDOW, read_window, read_windows
+from fedotp.images import WINDOW, read_window, read_windows
 
 _MOST_CROPS = 10_000  # each crop of each image is encoded and stored
 
@@ -67,18 +67,16 @@ class DataSettings:
         require_choices(self, "data.")
         try:
             read_window(self.window)
-        except FedotpError:
-            raise SettingError("data.window", show(self.window), RIGHT_WINDOW) from None
-        try:
             read_windows(self.windows)
-        except FedotpError as error:
-            raise SettingError("data.windows", show(self.windows), f"like {RIGHT_WINDOWS} ({error})") from None
+        except SettingError as error:
+            raise error.under("data") from None
         try:
             re.compile(self.groups)
         except re.error as error:
             right = f'a regular expression, for example "patient([0-9]+)" ({error})'
             raise SettingError("data.groups", show(self.groups), right) from None
-        if self.template and not _is_caption(self.template):
+        before, place, after = self.template.partition("{}")
+        if self.template and (not place or set("{}") & set(before + after)):
             raise FedotpError(
                 f"data.template = {show(self.template)}: must contain {{}} once, for the class name, "
                 'for example "a photo of a {}."'
@@ -131,9 +129,3 @@ class BackboneSettings:
 
 def _folder(text: str) -> Path | None:
     return Path(os.path.expanduser(text)) if text else None
-
-
-def _is_caption(template: str) -> bool:
-    """True if `template` contains {} once and no other braces."""
-    before, place, after = template.partition("{}")
-    return bool(place) and not set("{}") & set(before + after)

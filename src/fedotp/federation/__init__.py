@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fedotp.federation._hardware import prompt_lengths as prompt_lengths
     from fedotp.federation._hardware import using_threads as using_threads
     from fedotp.federation._metrics import METRICS as METRICS
-    from fedotp.federation._metrics import Floats as Floats
     from fedotp.federation._metrics import Metric as Metric
     from fedotp.federation._progress import Progress as Progress
     from fedotp.federation._progress import RoundReport as RoundReport

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fedotp.images._decode import read_image as read_image
     from fedotp.images._decode import reason as reason
     from fedotp.images._decode import share_room as share_room
-    from fedotp.images._greys import RIGHT_WINDOW as RIGHT_WINDOW
-    from fedotp.images._greys import RIGHT_WINDOWS as RIGHT_WINDOWS
     from fedotp.images._greys import WINDOW as WINDOW
     from fedotp.images._greys import clipped_share as clipped_share
     from fedotp.images._greys import eight_bits as eight_bits

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fedotp.errors import FedotpError
+from fedotp._values import show
+from fedotp.errors import FedotpError, SettingError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 WINDOW = "file"
 """The default window: that of the file."""
 
-RIGHT_WINDOW = '"file", "full", "data", centre/width such as "40/400", or from..to such as "0..4095"'  # for messages
-RIGHT_WINDOWS = '"oslo=-600/1500, bergen=0..65535"'
+_RIGHT = '"file", "full", "data", centre/width such as "40/400", or from..to such as "0..4095"'  # for messages
 _KEY = "greys"  # in the info of an image
 _AT_A_TIME = 1 << 20  # pixels
 _NUMBER = r"(-?\d{1,12}(?:\.\d{1,6})?)"
@@ -126,7 +126,7 @@ def read_window(text: str) -> Window | None:
     elif match := _FROM_TO.fullmatch(text):
         window = Window.between(float(match[1]), float(match[2]))
     if not match or not window.is_sound:
-        raise FedotpError(f"window = {text[:40]!r}: must be {RIGHT_WINDOW}")
+        raise SettingError("window", show(text), _RIGHT)
     return window
 
 
@@ -134,10 +134,13 @@ def read_windows(text: str) -> dict[str, str]:
     """Parse windows of single sites, such as "oslo=-600/1500, bergen=0..65535"."""
     parts = [part.rpartition("=") for part in text.split(",") if part.strip()]
     windows = {site.strip(): window.strip() for site, _, window in parts}
-    for site, window in windows.items():
-        read_window(window)  # raises if invalid
-        if not site:
-            raise FedotpError(f"window {window!r}: must have a site, as in {RIGHT_WINDOWS}")
+    try:
+        for window in windows.values():
+            read_window(window)
+        if "" in windows:
+            raise FedotpError(f"{show(windows[''])} has no site")
+    except FedotpError as error:
+        raise SettingError("windows", show(text), f'like "oslo=-600/1500, bergen=0..65535" ({error})') from None
     return windows
 
 

@@ -7,11 +7,9 @@ from fedotp.methods._by_name import origin_of as origin_of
 from fedotp.methods._fedotp import FedOTP as FedOTP
 from fedotp.methods._fedotp import dial_of as dial_of
 from fedotp.methods._method import Dial as Dial
-from fedotp.methods._method import LearningRates as LearningRates
 from fedotp.methods._method import Method as Method
 from fedotp.methods._method import OptimizerName as OptimizerName
 from fedotp.methods._method import Rate as Rate
-from fedotp.methods._method import weighted_average as weighted_average
 from fedotp.methods._parts import IMAGES as IMAGES
 from fedotp.methods._parts import Batch as Batch
 from fedotp.methods._parts import Kind as Kind
@@ -22,11 +20,7 @@ from fedotp.methods._parts import Prompt as Prompt
 from fedotp.methods._personal_ridge import REGS as REGS
 from fedotp.methods._personal_ridge import PersonalRidge as PersonalRidge
 from fedotp.methods._personal_ridge import left_out as left_out
-from fedotp.methods._promptfl import CoOp as CoOp
-from fedotp.methods._promptfl import PromptFL as PromptFL
 from fedotp.methods._promptfl import ZeroShot as ZeroShot
-from fedotp.methods._ridge import FedCOF as FedCOF
-from fedotp.methods._ridge import Ridge as Ridge
 from fedotp.methods._task import PRECISION as PRECISION
 from fedotp.methods._task import Precision as Precision
 from fedotp.methods._task import PromptSettings as PromptSettings

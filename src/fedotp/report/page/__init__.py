@@ -2,5 +2,4 @@
 
 from fedotp.report.page._page import Analysed as Analysed
 from fedotp.report.page._page import is_page as is_page
-from fedotp.report.page._page import make_page as make_page
 from fedotp.report.page._page import write_page as write_page
