@@ -157,6 +157,7 @@ def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, kin
         [f"partition.n_clients={len(names)}", "evaluation.every=0"]
     )
     (folder / "study.toml").write_text(config.to_toml())
+    (folder / "policy.toml").write_text("secure_sums = true\n")
     make_keys(folder / "keys", ["localhost"], names)
     port = free_port()
     with ExitStack() as stack:
@@ -172,7 +173,7 @@ def _started(inputs: Path, folder: Path, rng: random.Random, longest: float, kin
 
         def start_site(part: int, name: str) -> None:
             where = ["--server", f"localhost:{links[name].port}", "--state", f"state/{name}"]
-            where += ["--require-secure"] if secure else []
+            where += ["--policy", "policy.toml"] if secure else []
             code = {"code": LIAR} if name == "liar" else {}
             arguments = ["client", "--part", part, "--keys", f"keys/sites/{name}", *where]
             started.start(name, *arguments, environment=clocks[name], **code)  # type: ignore[arg-type]

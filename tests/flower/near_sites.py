@@ -9,14 +9,20 @@ from typing import Any
 from uuid import uuid4
 
 import torch
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedotp
+from fedotp.config import Config
 from fedotp.federation import Checkpoint
+from fedotp.flower import _wire as wire
+from fedotp.flower._agreement import Agreement
+from fedotp.flower._wire import to_record
 from fedotp.flower.keys import ServerKeys, make_keys
+from fedotp.flower.secure import Terms
 from fedotp.flower.site._app import app
 from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import prepare
 from runs.toy_run import make_config
 
 Meddle = Callable[[Message, Message], Message | None]
@@ -71,6 +77,45 @@ class NearGrid:
         if reply is not None:
             self._replies[number] = reply
         return number
+
+
+@dataclass
+class LyingServer:
+    """Sends one unmodified site whatever it likes, and reads what it answers."""
+
+    site: dict[str, Any]
+    config: Config
+
+    def __post_init__(self) -> None:
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+        self.task = prepare(self.config).task
+        shared = self.config.method.shared(self.task, 1)
+        self.prompt = {name: value[0] for name, value in self.config.method.send(shared, None, 1).items()}
+
+    def order(
+        self,
+        kind: str,
+        *changes: str,
+        run: str = "a" * 32,
+        classes: tuple[str, ...] = (),
+        secure: Terms | None = None,
+        **told: Any,
+    ) -> RecordDict:
+        """What the site answers; `changes` are made to what was agreed on."""
+        task, config = self.task, self.config.override(list(changes))
+        agreement = Agreement(run, config, classes or task.classes, task.template, task.clip.digest, secure)
+        record = ConfigRecord({wire.NUMBER: 0, wire.ROUND: 1, wire.ACCEPTED: 0, **told})
+        agreement.put(record)
+        content = RecordDict({wire.CONFIG: record, wire.ARRAYS: to_record(self.prompt)})
+        message = Message(content, dst_node_id=1, message_type=kind)
+        message.metadata.__dict__["_message_id"] = "1"
+        context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
+        return app(message, context).content
+
+    def refusal(self, kind: str, *changes: str, **told: Any) -> str:
+        """Why the site refuses; "" if it obeys."""
+        found = self.order(kind, *changes, **told)
+        return str(found.config_records.get(wire.CONFIG, ConfigRecord()).get(wire.REFUSED, ""))
 
 
 def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:

@@ -3,9 +3,7 @@
 import json
 import math
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from dp_accounting import (
@@ -16,9 +14,8 @@ from dp_accounting import (
     SelfComposedDpEvent,
     rdp,
 )
-from flwr.app import ConfigRecord, Context, Message, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from flwr.app import Message
+from near_sites import LyingServer, NearGrid, answered, assert_same_server, make_deployable, named, parts
 from real_processes import make_study, processes
 
 import fedotp
@@ -27,13 +24,11 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Settings
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._wire import to_record
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
-from fedotp.flower.site._app import app
-from fedotp.flower.site._state import Ledger, PrivateFile, Required
-from fedotp.privacy import Entropy, PrivacySettings
-from fedotp.runs.one import prepare
+from fedotp.flower.site._policy import Policy
+from fedotp.flower.site._state import Ledger, PrivateFile
+from fedotp.privacy import Entropy
 
 NOISE = 2.0
 
@@ -127,38 +122,7 @@ def test_entropy_is_uniform_and_normal() -> None:
 # What a site's owner requires, and a server that lies ------------------------------------------------------------
 
 BUDGET = 8.0
-WARY = {"require_privacy": BUDGET, "privacy_delta": 1e-5, "least_noise": 1.0}
-
-
-@dataclass
-class LyingServer:
-    """Sends one unmodified site whatever it likes, and reads what it answers."""
-
-    site: dict[str, Any]
-    config: Config
-
-    def __post_init__(self) -> None:
-        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
-        self.task = prepare(self.config).task
-        shared = self.config.method.shared(self.task, 1)
-        self.prompt = {name: value[0] for name, value in self.config.method.send(shared, None, 1).items()}
-
-    def order(self, kind: str, *changes: str, run: str = "a" * 32, **told: int) -> RecordDict:
-        """What the site answers; `changes` are made to what was agreed on."""
-        task, config = self.task, self.config.override(list(changes))
-        agreement = Agreement(run, config, task.classes, task.template, task.clip.digest)
-        record = ConfigRecord({wire.NUMBER: 0, wire.ROUND: 1, wire.ACCEPTED: 0, **told})
-        agreement.put(record)
-        content = RecordDict({wire.CONFIG: record, wire.ARRAYS: to_record(self.prompt)})
-        message = Message(content, dst_node_id=1, message_type=kind)
-        message.metadata.__dict__["_message_id"] = "1"
-        context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
-        return app(message, context).content
-
-    def refusal(self, kind: str, *changes: str, **told: Any) -> str:
-        """Why the site refuses; "" if it obeys."""
-        found = self.order(kind, *changes, **told)
-        return str(found.config_records.get(wire.CONFIG, ConfigRecord()).get(wire.REFUSED, ""))
+WARY = {"policy": f"epsilon = {BUDGET}\ndelta = 1e-5\nnoise = 1.0"}
 
 
 @pytest.fixture
@@ -184,10 +148,10 @@ def oracle(path: Path, delta: float = 1e-5) -> float:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ("privacy.unit=none", 'privacy.unit must be "example", got "none"'),
-        ("privacy.unit=site", 'privacy.unit must be "example", got "site"'),
+        ("privacy.unit=none", "policy: privacy.unit must be one of example, group; got none"),
+        ("privacy.unit=site", "policy: privacy.unit must be one of example, group; got site"),
         ("privacy.noise=0.9", "privacy.noise must be at least 1, got 0.9"),
-        ("privacy.noise=0", "privacy.noise must be at least 1, got 0.0"),
+        ("privacy.noise=0", "privacy.noise must be at least 1, got 0"),
         ("privacy.delta=2e-5", "privacy.delta must be at most 1e-05, got 2e-05"),
     ],
 )
@@ -214,7 +178,7 @@ def test_new_names_of_runs_buy_no_new_budget(liar: LyingServer) -> None:
     spent = oracle(ledger_of(liar))
     assert BUDGET / 2 < spent <= BUDGET
     assert f"has spent epsilon {spent:.3g} in all runs" in why
-    assert f"more than the owner's limit of {BUDGET:g}" in why
+    assert f"more than {BUDGET:g}" in why
     assert len(ledger_of(liar).read_text().splitlines()) == obeyed
     assert liar.refusal("query", *changes, run="f" * 32) == why  # a run that no round fits in is refused at once
     assert liar.refusal("evaluate", *orders[0], run="0" * 32) == ""  # tests spend nothing
@@ -273,13 +237,13 @@ def test_a_group_that_is_hidden_does_not_hide_an_image_for_the_same_price(tmp_pa
     accountant = rdp.RdpAccountant().compose(PoissonSampledDpEvent(0.5, GaussianDpEvent(4.0)), 10)
     accountant.compose(GaussianDpEvent(2.0), 10)
     image, patient = (
-        Ledger(path, "b", Settings(), 100, Required(8.0, unit, 1e-5, 1.0)).total() for unit in ("example", "group")
+        Ledger(path, "b", Settings(), 100, Policy(epsilon=8.0, unit=unit)).total() for unit in ("example", "group")
     )
     assert image == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-9)
     assert patient == math.inf  # of the images' own noise no patient is hidden
-    few = Required(8.0, "example", 1e-5, 1.0)
+    agreement = Agreement("a" * 32, Config.preset("demo").override(["privacy.unit=example"]), (), "", "")
     with pytest.raises(FedotpError, match=r"privacy\.delta must be at most 2e-06"):
-        few.require(PrivacySettings("example"), "north", n_images=500_000)
+        Policy(epsilon=8.0).require(agreement, n_images=500_000)
 
 
 def test_a_ledger_survives_a_kill_and_a_damaged_one_is_refused(
@@ -317,9 +281,10 @@ def test_a_real_site_refuses_a_real_server_that_orders_less(inputs: Path, tmp_pa
     port = make_study(tmp_path, make_deployable(inputs), ["north"])
     with processes(tmp_path) as started:
         started.start_server(port)
-        started.start_site(0, "north", port, "--require-privacy", 8)
+        (tmp_path / "policy.toml").write_text("epsilon = 8\n")
+        started.start_site(0, "north", port, "--policy", "policy.toml")
         assert started.wait("server") == 2, started.all_logs()
-        why = 'site north: privacy.unit must be "example", got "none"'
+        why = "policy: privacy.unit must be one of example, group; got none"
         assert f"site north was refused: {why}" in started.log("server")
         assert f"request refused: {why}" in started.log("north")
     assert not (tmp_path / "run").exists()

@@ -109,7 +109,7 @@ Lie = tuple[str, Callable[[Message], None], str]
 LIES: dict[str, Lie] = {
     "another agreement in the order": (TRAIN, standing_still, "a secure sum that does not match the agreement"),
     "another agreement that is signed": ("", consistent, "invalid signature"),
-    "a plain order": (TRAIN, plain, "requires secure sums"),
+    "a plain order": (TRAIN, plain, "policy: secure sums are required"),
     "another prompt in the order": (TRAIN, zeroed, "prompt is not the one that the sites of the secure sum"),
     "another prompt that is signed": ("", meeting(prompt="0" * 64), "invalid signature"),
     "another round in the order": (TRAIN, saying("server-round", 9), r"signed .* = \(\d, 1, 0\), got \(\d, 9, 0\)"),
@@ -131,7 +131,7 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
         if is_of_it and message.metadata.dst_node_id != TARGET:
             forge(message)
 
-    grid, _ = with_keys(tmp_path, 4, require_secure=True)
+    grid, _ = with_keys(tmp_path, 4, policy="secure_sums = true")
     grid.forge = to_others
     with pytest.raises(FedotpError, match="round 1: secure sum failed 2 times"):
         serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
@@ -209,7 +209,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     lines: pytest.LogCaptureFixture,
 ) -> None:
     """In the second round, the server opens the sum, says that it was void, and asks for another one."""
-    grid, _ = with_keys(tmp_path, 5, require_secure=True)
+    grid, _ = with_keys(tmp_path, 5, policy="secure_sums = true")
     grid.offline = {104}
     total, opened, attempts = _secure_rounds.ServerSession.total, [], []
     begin = _secure_rounds.SecureRound.__init__
@@ -243,11 +243,11 @@ def test_a_threshold_just_below_two_thirds_is_refused(
     inputs: Path, tmp_path: Path, lines: pytest.LogCaptureFixture
 ) -> None:
     """Of six sites four would open a sum, so that with two of them a server has two lists of survivors signed."""
-    grid, _ = with_keys(tmp_path, 6, require_secure=True)
+    grid, _ = with_keys(tmp_path, 6, policy="secure_sums = true")
     settings = replace(SECURE, secure_threshold=2 / 3 - 1e-6)
     with pytest.raises(FedotpError, match="every site was refused"):
         serve(grid, of_sites(inputs, 6), settings, tmp_path / "run", **named(grid))
-    assert lines.text.count("requires a secure threshold of at least 2/3 (--require-secure)") >= 6
+    assert lines.text.count("policy: --secure-threshold must be at least 0.6666666667, got 0.6666656667") >= 6
 
 
 def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(

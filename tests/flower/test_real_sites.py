@@ -195,10 +195,11 @@ main()
 def test_a_server_that_orders_all_sites_but_one_to_stand_still_opens_nothing(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs).override(["partition.n_clients=4"])
     port = make_study(tmp_path, config, FOUR)
+    (tmp_path / "policy.toml").write_text("secure_sums = true\n")
     with processes(tmp_path) as started:
         started.start_server(port, "--secure", "--patience", 0, code=LYING)
         for part, site in enumerate(FOUR):
-            started.start_site(part, site, port, "--require-secure")
+            started.start_site(part, site, port, "--policy", "policy.toml")
         assert started.wait("server") != 0
         assert "round 1: secure sum failed 1 times in a row: only 1 of 4 sites sent" in started.log("server")
         for site in FOUR:
@@ -213,11 +214,12 @@ def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_updat
     near.meddle[103] = lambda message, reply: reply if _arrives(message.metadata) else None
     plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
     run, port = tmp_path / "run", make_study(tmp_path, config, FOUR)
+    (tmp_path / "policy.toml").write_text("secure_sums = true\n")
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
         started.start_server(port, "--secure", "--round-timeout", 15, "--patience", 0)
         for part, site in enumerate(FOUR):
             code = {"code": DYING} if site == "south" else {}
-            started.start_site(part, site, recorder.port, "--require-secure", **code)
+            started.start_site(part, site, recorder.port, "--policy", "policy.toml", **code)
         started.until(lambda: rounds_done(run) == 1)
         memory = process_bytes(started.running["server"].pid)
         assert started.wait("server") == 0, started.all_logs()

@@ -11,14 +11,11 @@ import pytest
 import torch
 from flwr.app import Message
 from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts, with_keys
-from typer.testing import CliRunner
 
 import fedotp
-from fedotp.cli import app
 from fedotp.cli.show import print_run
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
-from fedotp.flower.keys import make_keys
 from fedotp.flower.secure import _server_side, _site_side
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, _secure_rounds
@@ -140,7 +137,7 @@ def test_losses_of_a_personal_ridge_add_up_to_the_simulators(inputs: Path, tmp_p
 def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_path: Path, heard: Heard) -> None:
     """In each of five rounds, it falls silent at another step."""
     config = of_four(inputs, federation={"rounds": 5})
-    grid, public_keys = with_keys(tmp_path, N, require_secure=True)
+    grid, public_keys = with_keys(tmp_path, N, policy="secure_sums = true")
     lost = [silent(step, group=str(round_)) for round_, step in enumerate(STEPS, 1)]
 
     def meddle(message: Message, reply: Message) -> Message | None:
@@ -244,18 +241,6 @@ def test_the_page_names_the_methods_that_cannot_be_added_up() -> None:
     assert set(re.findall(r"`([\w-]+)`", row)) == {name for name, method in METHODS.items() if not method().averages}
 
 
-@pytest.mark.parametrize("words", [("--insecure",), ("--keys", "keys/sites/north")])
-def test_a_site_that_insists_must_know_its_peers(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
-    (tmp_path / "keys/sites/north/peers.toml").unlink()  # as keys of an older version
-    line = ["client", "--part", "0", "--name", "north", "--server", "localhost", "--require-secure", *words]
-    with pytest.raises(FedotpError, match=r"--require-secure: .* put the coordinator's peers.toml"):
-        CliRunner().invoke(app, line, catch_exceptions=False)
-
-
 def test_the_privacy_of_images_is_made_at_the_sites_and_goes_with_sums(inputs: Path, tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting")
     grid = NearGrid(parts(tmp_path, 3))
@@ -266,16 +251,17 @@ def test_the_privacy_of_images_is_made_at_the_sites_and_goes_with_sums(inputs: P
 
 
 @pytest.mark.parametrize(
-    ("options", "settings", "why"),
+    ("policy", "settings", "why"),
     [
-        ({"require_secure": True}, {"secure": False}, r"requires secure sums \(--require-secure\)"),
-        ({"secure_sites": 4}, {}, "requires at least 4 sites in a secure sum"),
+        ("secure_sums = true", {"secure": False}, "policy: secure sums are required; start the server with --secure"),
+        ("secure_sums = true", {}, "policy: this site has no peers.toml"),
+        ("secure_sites = 4", {}, "policy: sites in a secure sum must be at least 4, got 3"),
     ],
 )
 def test_a_site_can_insist(
-    options: dict[str, Any], settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path, lines: Any
+    policy: str, settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path, lines: Any
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 3, **options))
+    grid = NearGrid(parts(tmp_path, 3, policy=policy))
     with pytest.raises(FedotpError, match=r"every site was refused|failed 2 times"):
         serve(grid, make_deployable(inputs), replace(QUICK, **settings), tmp_path / "run", **named(grid))
     assert re.search(why, lines.text)
@@ -286,7 +272,7 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
     inputs: Path, tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sites have helped to open it, and see that everything is the same."""
-    grid, public_keys = with_keys(tmp_path, N, require_secure=True)
+    grid, public_keys = with_keys(tmp_path, N, policy="secure_sums = true")
     facts: Any = {"public_keys": public_keys, **named(grid)}
     with monkeypatch.context() as patch:
         total = _secure_rounds.ServerSession.total

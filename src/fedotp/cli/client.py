@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,41 +45,12 @@ ShareOption = Annotated[
         help="What to report besides the update: nothing, loss, scores (of test images) or predictions (of each).",
     ),
 ]
-RequireSecureOption = Annotated[
-    bool,
-    _term(
-        "--require-secure",
-        help="Refuse federations whose server would see this site's update; needs peers.toml in the --keys folder.",
-    ),
+PolicyOption = Annotated[
+    Path | None,
+    _term(metavar="FILE", help="The owner's limits: refuse every order of the server beyond them (docs/policy.md)."),
 ]
-SecureSitesOption = Annotated[int, _term(metavar="N", help="Refuse secure sums of fewer than N sites.")]
-RequirePrivacyOption = Annotated[
-    float | None,
-    _term(metavar="EPSILON", help="Refuse rounds that would raise the total epsilon of all runs above EPSILON."),
-]
-PrivacyUnitOption = Annotated[
-    str | None,
-    _term(
-        metavar="UNIT",
-        help="With --require-privacy: the protected unit, example or group (for example a patient).",
-        show_default="example",
-    ),
-]
-PrivacyDeltaOption = Annotated[
-    float | None,
-    _term(
-        metavar="DELTA",
-        help="With --require-privacy: the largest delta; at most 1 / (training images).",
-        show_default=f"{SiteSettings.privacy_delta:g}",
-    ),
-]
-LeastNoiseOption = Annotated[
-    float | None,
-    _term(
-        metavar="X",
-        help="With --require-privacy: the smallest noise multiplier.",
-        show_default=f"{SiteSettings.least_noise:g}",
-    ),
+PolicyKeyOption = Annotated[
+    Path | None, _term(metavar="PEM", help="Accept the policy only if FILE.sig is signed with this public key's owner.")
 ]
 
 
@@ -96,12 +67,8 @@ def client(
     keys: _options.KeysOption = None,
     insecure: _options.InsecureOption = False,
     share: ShareOption = SiteSettings.share,
-    require_secure: RequireSecureOption = False,
-    secure_sites: SecureSitesOption = SiteSettings.secure_sites,
-    require_privacy: RequirePrivacyOption = None,
-    privacy_unit: PrivacyUnitOption = None,
-    privacy_delta: PrivacyDeltaOption = None,
-    least_noise: LeastNoiseOption = None,
+    policy: PolicyOption = None,
+    policy_key: PolicyKeyOption = None,
     log_format: _options.LogFormatOption = _options.LOG_FORMAT,
     status: _options.StatusOption = None,
     status_token: _options.StatusTokenOption = None,
@@ -115,19 +82,18 @@ def client(
     \b
     Examples:
       fedotp client --data scans --server fed.example.org --keys keys/sites/north
-      fedotp client --data scans --keys north --share nothing --require-secure
+      fedotp client --data scans --keys north --share nothing --policy limits.toml
       fedotp client --data scans.csv --window 0..65535 --keys keys/sites/north
-      fedotp client --data scans --keys keys/sites/north --require-privacy 8
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
     """
     held = _keys(keys, insecure)
     called = _name(held, name, part)
-    _require_peers(held, require_secure)
-    privacy = _privacy(require_privacy, unit=privacy_unit, delta=privacy_delta, noise=least_noise)
     address = _address(server, held)
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with either --data DIR or, for tests, --part N")
-    from fedotp.flower.site import run_site
+    if policy_key and not policy:
+        raise FedotpError("--policy-key needs --policy FILE; give both")
+    from fedotp.flower.site import read_policy, run_site
 
     settings = SiteSettings(
         name=called,
@@ -139,9 +105,7 @@ def client(
         device=device,
         window=window,
         keys="" if keys is None else str(keys.expanduser().resolve()),
-        require_secure=require_secure,
-        secure_sites=secure_sites,
-        **privacy,
+        policy=read_policy(policy, policy_key) if policy else "",
     )
     run_site(settings, address, held, _options.status_of(status, status_token), log_format=log_format)
 
@@ -165,26 +129,6 @@ def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:
     if not called:
         raise FedotpError("give the name of the site with --name")
     return called
-
-
-def _require_peers(held: "SiteKeys | None", require_secure: bool) -> None:
-    if require_secure and (held is None or held.peers is None):
-        raise FedotpError(
-            "--require-secure: this site cannot verify the identities of the other sites; put the coordinator's "
-            "peers.toml into the --keys folder"
-        )
-
-
-def _privacy(epsilon: float | None, **terms: str | float | None) -> dict[str, Any]:
-    """Return the site's privacy requirements, as settings."""
-    names = {"unit": "privacy_unit", "delta": "privacy_delta", "noise": "least_noise"}
-    given = {names[key]: value for key, value in terms.items() if value is not None}
-    if given and epsilon is None:
-        option = next(iter(given)).replace("_", "-")
-        raise FedotpError(f"--{option} needs --require-privacy EPSILON; give both")
-    if epsilon is not None and not epsilon > 0:
-        raise FedotpError(f"--require-privacy {epsilon:g}: must be more than 0, for example 8")
-    return {"require_privacy": epsilon or 0.0, **given}
 
 
 def _existing(data: str) -> str:

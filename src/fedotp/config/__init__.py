@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedotp.config._known import known_methods as known_methods
     from fedotp.config._known import presets as presets
     from fedotp.config._schema import located as located
+    from fedotp.config._schema import read_fields as read_fields
     from fedotp.config._settings import BackboneSettings as BackboneSettings
     from fedotp.config._settings import DataSettings as DataSettings
 

@@ -200,8 +200,10 @@ def kinds_of(cls: type[Any]) -> dict[str, Kind]:
 
 
 def read_fields(cls: type[T], table: Mapping[str, object], section: str) -> T:
-    """Make a `cls` from a table, all keys of which are fields of it."""
+    """Make a `cls` from a table, all keys of which must be fields of it."""
     kinds = kinds_of(cls)
+    if unknown := next((key for key in table if key not in kinds), None):
+        raise unknown_key((section, unknown), [f"{section}.{name}" for name in kinds])
     values = {key: convert(value, kinds[key], show_key(section, key)) for key, value in table.items()}
     for item in fields(cls):  # type: ignore[arg-type]  # T is a dataclass
         if item.name not in values and item.default is MISSING and item.default_factory is MISSING:

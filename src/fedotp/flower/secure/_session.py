@@ -189,15 +189,6 @@ class Cohort:
         """The sites' places on the polynomial, by number: 1, 2, ..."""
         return {number: place for place, number in enumerate(self.numbers, 1)}
 
-    def require_strong(self) -> None:
-        """Refuse a threshold at which the server and a third of the sites could get two lists of survivors signed."""
-        least = 2 * len(self.adverts) // 3 + 1
-        if self.threshold < least:
-            raise FedotpError(
-                f"opening the secure sum must require at least {least} of {len(self.adverts)} sites "
-                f"(--require-secure), got {self.threshold}; increase --secure-threshold"
-            )
-
     def members(self, numbers: Collection[int]) -> frozenset[tuple[str, int, int, int]]:
         """Identify the sites `numbers`: names, numbers, weights, accepted rounds; equal for equal sums."""
         adverts = {number: self.adverts[number] for number in numbers if number in self.adverts}

@@ -62,8 +62,8 @@ class SiteSession:
         statement = self.session.keys_statement(self.number, self.advert)
         return replace(self.advert, signature=self._identity.sign(statement))
 
-    def share(self, adverts: Mapping[int, Advert], *, least: int = 0, strong: bool = False) -> SealedShares:
-        """Make shares for the cohort, which must have at least `least` sites and, if set, a `strong` threshold."""
+    def share(self, adverts: Mapping[int, Advert]) -> SealedShares:
+        """Make shares for the cohort."""
         cohort = Cohort(self.session, dict(adverts))
         if self._cohort is not None and self._dealt is not None:
             if cohort.transcript != self._cohort.transcript:
@@ -72,10 +72,6 @@ class SiteSession:
         own = cohort.adverts.get(self.number)
         if own is None or own.parts(self.number) != self.advert.parts(self.number):
             raise FedotpError("the secure sum does not contain this site's own keys")
-        if (n := len(cohort.adverts)) < least:
-            raise FedotpError(f"this site requires at least {least} sites in a secure sum (--secure-sites), got {n}")
-        if strong:
-            cohort.require_strong()
         for number, advert in cohort.adverts.items():  # raises for keys not signed for this session
             self._identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
         places = cohort.places.values()

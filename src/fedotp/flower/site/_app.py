@@ -1,10 +1,11 @@
 """The Flower ClientApp of a site, and the process that runs it: registers, trains and evaluates on request."""
 
+import hashlib
 import logging
 import math
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import lru_cache, partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from fedotp.flower._wire import digest_of, from_record, to_record
 from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.records import security_log
-from fedotp.flower.secure import SiteSession
+from fedotp.flower.secure import Session, SiteSession
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import make_private
@@ -55,9 +56,11 @@ def _answering(work: Work) -> Callable[[Message, Context], Message]:
         agreement = None
         try:
             agreement = Agreement.of(_config(message))
+            site = site_of(context)
+            site.permit(agreement, _round(message))
             if not message.content.array_records:
                 record("order", **_facts(agreement, message), digest="")
-            content = work(site_of(context), agreement, message)
+            content = work(site, agreement, message)
         except FedotpError as error:
             log.error("request refused: %s", one_line(error))
             reason = one_line(error) if isinstance(error, DisagreementError) else _FAILED
@@ -72,7 +75,6 @@ def _answering(work: Work) -> Callable[[Message, Context], Message]:
 @_answering
 def hello(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Report the site's name and classes or, once the classes are agreed, prepare and report numbers of images."""
-    site.sums.require(agreement)
     facts: dict[str, Any] = {wire.NAME: site.settings.name, wire.PART: site.settings.part}
     if agreement.classes:
         return _said(facts | site.agree(agreement, _int(_config(message), wire.NUMBER)))
@@ -178,13 +180,20 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
 
 def _facts(agreement: Agreement | None, message: Message) -> dict[str, Any]:
     """Describe a request for the events; invalid requests may lack an agreement."""
-    round_ = _config(message).get(wire.ROUND)
     return {
         "kind": message.metadata.message_type.removeprefix("query.").replace("query", "hello"),
         "run": agreement.run if agreement else "",
-        "round": round_ if isinstance(round_, int) else 0,
+        "round": _round(message),
         "agreement": agreement.digest if agreement else "",
     }
+
+
+def _round(message: Message) -> int:
+    """Return the round of a request; 0 for a request without a valid round."""
+    config = _config(message)
+    with suppress(FedotpError):
+        return Session.of(str(config[wire.SESSION])).round if wire.SESSION in config else _int(config, wire.ROUND)
+    return 0
 
 
 def _order(site: Site, agreement: Agreement, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
@@ -260,6 +269,8 @@ def run_site(
     log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
     shown = serve_status(status, Status("site", [server], node.seen, settings.name))
     with alone_in(settings.state), security_log(log_file), shown, life, listen(stopping) as stop:
+        if settings.policy:
+            record("configuration", what="policy", digest=hashlib.sha256(settings.policy.encode()).hexdigest())
         node.start()
         try:
             while not stop.wanted:

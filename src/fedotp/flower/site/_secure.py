@@ -15,11 +15,10 @@ from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._wire import digest_of, pack, unpack, unpack_names, unpack_numbers
 from fedotp.flower.keys import KeyIdentity, SiteKeys
 from fedotp.flower.secure import Advert, Session, SiteSession
+from fedotp.flower.site._policy import Policy, refusal, require_between
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.site")
-
-_STRONG = 2 / 3  # from this share, a server gains nothing from false lists of survivors
 
 
 @contextmanager
@@ -34,31 +33,14 @@ def disagreeing() -> Iterator[None]:
 
 
 class SecureSums:
-    """The secure sums of site `name`, whose keys are in the folder `keys` ("": no keys).
+    """The secure sums of site `name` with the keys in the folder `keys` ("": none) and the owner's `policy`."""
 
-    `required`: refuse rounds without a secure sum; `least` is the minimum number of sites in a sum.
-    """
-
-    def __init__(self, name: str, keys: str, *, required: bool, least: int) -> None:
+    def __init__(self, name: str, keys: str, policy: Policy) -> None:
         """Make an object; keys are read on first use."""
-        self._name, self._keys, self._required, self._least = name, keys, required, least
+        self._name, self._keys, self._policy = name, keys, policy
         self._identity: KeyIdentity | None = None
         self._current: SiteSession | None = None
         self._opened: dict[tuple[str, int], frozenset[object]] = {}  # sites in the sum, by run and round
-
-    def require(self, agreement: Agreement) -> None:
-        """If required, raise DisagreementError for a federation whose server would see this site's update."""
-        if not self._required:
-            return
-        if agreement.secure is None:
-            raise DisagreementError(
-                f"site {self._name} requires secure sums (--require-secure); start the server with --secure"
-            )
-        if agreement.secure.share < _STRONG:
-            raise DisagreementError(
-                f"site {self._name} requires a secure threshold of at least 2/3 (--require-secure), got "
-                f"{agreement.secure.share:g}; increase --secure-threshold"
-            )
 
     def keys(self, agreement: Agreement, record: ConfigRecord, number: int, accepted: int, n_images: int) -> bytes:
         """Make keys for a new sum, which ends the last one; this site has `n_images` images."""
@@ -75,8 +57,9 @@ class SecureSums:
         """Make sealed shares for all other sites."""
         with disagreeing():
             names, keys = unpack_names(record), unpack(record)
+            require_between("sites in a secure sum", len(keys), least=self._policy.secure_sites)
             adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
-            dealt = self._now(agreement, record).share(adverts, least=self._least, strong=self._required)
+            dealt = self._now(agreement, record).share(adverts)
         own = dealt.marks.keys() - dealt.letters.keys()  # no letter for itself
         return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {wire.MARKS: pack(dealt.marks)["parts"]}
 
@@ -142,10 +125,8 @@ class SecureSums:
         if self._identity is None:
             held = SiteKeys.read(Path(self._keys)) if self._keys else None
             if held is None or held.peers is None:
-                if self._required:
-                    raise DisagreementError(
-                        f"site {self._name} has no peers.toml (--require-secure): ask the coordinator for it"
-                    )
+                if self._policy.secure_sums:
+                    raise refusal("this site has no peers.toml to check other sites by; ask the coordinator for it")
                 log.warning("no peers.toml: the identities of the other sites are unverified")
             self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity

@@ -2,12 +2,16 @@
 
 import hashlib
 import logging
+import time
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fedotp
+from fedotp._files import write_atomically
 from fedotp.classifier import Classifier, ClassPrior, Origin, backbone_name
 from fedotp.config import Config
 from fedotp.data import OnProgress
@@ -18,6 +22,7 @@ from fedotp.federation.testing import Predictions, Predictor
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._events import record
+from fedotp.flower.keys import key_facts
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._site_settings import SiteSettings
@@ -55,13 +60,27 @@ class Site:
         self.settings = settings
         self._on_encoding = on_encoding
         self._work: tuple[str, int, _Work] | None = None
-        self.sums = SecureSums(
-            settings.name, settings.keys, required=settings.require_secure, least=settings.secure_sites
-        )
+        self.sums = SecureSums(settings.name, settings.keys, settings.limits)
+
+    def permit(self, agreement: Agreement, round_: int = 0, n_images: int = 1) -> None:
+        """Raise DisagreementError for an order beyond the owner's policy, at a site with `n_images` or more."""
+        limits, hours = self.settings.limits, 0.0
+        if limits.hours is not None:
+            began = self.settings.state / agreement.run / "began"
+            if not began.exists():
+                make_private(began.parent)
+                write_atomically(began, "")
+            hours = (time.time() - began.stat().st_mtime) / 3600
+        limits.require(agreement, authority=self._authority, round_=round_, hours=hours, n_images=n_images)
+
+    @cached_property
+    def _authority(self) -> str:
+        """The fingerprint of the federation's authority; "" without keys."""
+        facts = key_facts(Path(self.settings.keys)) if self.settings.keys else []
+        return next((digest for what, digest, _ in facts if what == "authority"), "")
 
     def classes(self, config: Config) -> tuple[str, ...]:
-        """Return the site's class names, in order. Raise DisagreementError if the owner does not allow `config`."""
-        self._require_private(config)
+        """Return the site's class names, in order."""
         return self.settings.source.classes(self.settings.local(config))
 
     def agree(self, agreement: Agreement, number: int) -> dict[str, Any]:
@@ -167,8 +186,6 @@ class Site:
         settings = self.settings
         if not 0 <= number < _MOST_SITES:
             raise DisagreementError(f"the site's number must be from 0 to {_MOST_SITES - 1}, got {number}")
-        self.sums.require(agreement)
-        self._require_private(agreement.config)
         require_bounded(agreement.config, settings.name)
         config = settings.local(agreement.config)
         clip = load_backbone(config.backbone.source, config.compute.device)
@@ -185,9 +202,9 @@ class Site:
         data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
         clients = _OneClient(config.method, task, replace(data, numbers=(number,)), config.settings)
         n_images = int(clients.data.train.sizes(_ONLY)[0])
-        self._require_private(config, n_images)
+        self.permit(agreement, n_images=n_images)
         private = PrivateFile(settings.state / agreement.run / "private.safetensors", config.privacy)
-        ledger = Ledger(settings.state / "releases.jsonl", agreement.run, clients.settings, n_images, settings.required)
+        ledger = Ledger(settings.state / "releases.jsonl", agreement.run, clients.settings, n_images, settings.limits)
         log.info("site %s ready: %s, %d training images", settings.name, config.method.title, n_images)
         if agreement.secure is None:
             log.info("the server sees this site's update of the shared prompt in every round")
@@ -204,11 +221,6 @@ class Site:
                 *(ledger.total(config.federation.rounds), config.federation.rounds),
             )
         return _Work(clients, private, ledger)
-
-    def _require_private(self, config: Config, n_images: int = 1) -> None:
-        """Raise DisagreementError if `config` has weaker privacy than the site's owner requires."""
-        if self.settings.required:
-            self.settings.required.require(config.privacy, self.settings.name, n_images)
 
     def _check_classes(self, agreement: Agreement, config: Config) -> None:
         """Raise DisagreementError if the site has a class that is not among the federation's."""

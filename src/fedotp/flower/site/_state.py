@@ -11,7 +11,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,10 @@ import safetensors.torch
 import torch
 
 from fedotp._files import cannot_write, write_atomically
-from fedotp._values import show
 from fedotp.errors import FedotpError
 from fedotp.federation import Settings
 from fedotp.flower._agreement import DisagreementError
-from fedotp.flower.site._site_settings import Hidden
+from fedotp.flower.site._policy import Policy, refusal, require_between
 from fedotp.methods import Parameters
 from fedotp.privacy import PrivacySettings, Releases, composed_epsilon
 
@@ -104,35 +103,6 @@ class PrivateFile:
 _Line = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Required:
-    """The privacy that a site requires, over all runs together.
-
-    Attributes:
-        epsilon, delta: the maximum privacy spent; delta is also limited to 1 / (training images).
-        unit: the protected unit.
-        noise: the smallest noise multiplier.
-    """
-
-    epsilon: float
-    unit: Hidden
-    delta: float
-    noise: float
-
-    def require(self, privacy: PrivacySettings, name: str, n_images: int = 1) -> None:
-        """Raise DisagreementError if `privacy` is weaker, at the site `name` with `n_images` training images."""
-        delta = min(self.delta, 1 / max(n_images, 1))
-        wrong = {
-            "unit": (privacy.unit not in (self.unit, "group"), show(self.unit)),
-            "noise": (privacy.noise < self.noise, f"at least {self.noise:g}"),
-            "delta": (privacy.delta > delta, f"at most {delta:g}"),
-        }
-        for key, (is_wrong, right) in wrong.items():
-            if is_wrong:
-                given = show(getattr(privacy, key))
-                raise DisagreementError(f"site {name}: privacy.{key} must be {right}, got {given}")
-
-
 class Ledger:
     """A log of a site's updates: one line each, in one file for all runs, on disk before the update is sent.
 
@@ -141,13 +111,14 @@ class Ledger:
     again, for example if the server did not receive or save the answer.
     """
 
-    def __init__(self, path: Path, run: str, settings: Settings, n_images: int, required: Required | None) -> None:
+    def __init__(self, path: Path, run: str, settings: Settings, n_images: int, policy: Policy) -> None:
         """Make the ledger for `run` with `settings`, at a site with `n_images` training images."""
         self._releases = Releases(path, is_valid=_is_line)
         self._run = run
         self._privacy = settings.privacy
-        self._required = required
-        self._delta = min(required.delta, 1 / max(n_images, 1)) if required else settings.privacy.delta
+        self._policy = policy
+        self._unit = policy.unit or settings.privacy.unit
+        self._delta = policy.delta_for(n_images) or settings.privacy.delta
         self._once: _Line = {"unit": "none", "noise": 0.0, "rate": 1.0, "steps": 1}
         if settings.privacy.of_steps:
             self._once = {
@@ -168,21 +139,21 @@ class Ledger:
 
     def total(self, rounds: int = 0) -> float:
         """Compute the epsilon of all runs after `rounds` more rounds, for the owner's (or the run's) unit and delta."""
-        unit = self._required.unit if self._required else self._privacy.unit
-        return _epsilon([*self._releases.records, *[self._once] * rounds], unit, self._delta)
+        return _epsilon([*self._releases.records, *[self._once] * rounds], self._unit, self._delta)
 
     def require_room(self, name: str) -> None:
-        """Raise DisagreementError if another round exceeds the run's budget, or the owner's for all runs."""
+        """Raise DisagreementError if another round exceeds the run's budget, or the owner's policy."""
         budget = self._privacy.epsilon if self._privacy.of_steps else 0.0
         if budget and self.epsilon(1) > budget:
             raise DisagreementError(
                 f"site {name} has spent epsilon {self.epsilon():.3g} in this run; another round would exceed "
                 f"privacy.epsilon = {budget:g}"
             )
-        if self._required and self.total(1) > self._required.epsilon:
-            raise DisagreementError(
-                f"site {name} has spent epsilon {self.total():.3g} in all runs; another round would spend "
-                f"{self.total(1):.3g}, more than the owner's limit of {self._required.epsilon:g} (--require-privacy)"
+        require_between("updates in a run", len(self._of_run()) + 1, most=self._policy.rounds)
+        if self._policy.epsilon is not None and (after := self.total(1)) > self._policy.epsilon:
+            raise refusal(
+                f"this site has spent epsilon {self.total():.3g} in all runs; another round would spend {after:.3g}, "
+                f"more than {self._policy.epsilon:g}"
             )
 
     def add(self, round_: int) -> None:
