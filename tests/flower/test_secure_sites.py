@@ -250,9 +250,9 @@ def test_a_site_that_insists_must_know_its_peers(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
-    (tmp_path / "keys/sites/north/peers.toml").unlink()  # as keys of an older version
+    (tmp_path / "keys/sites/north/peers.crt").unlink()
     line = ["client", "--part", "0", "--name", "north", "--server", "localhost", "--require-secure", *words]
-    with pytest.raises(FedotpError, match=r"--require-secure: .* put the coordinator's peers.toml"):
+    with pytest.raises(FedotpError, match=r"--require-secure: .* put the coordinator's peers.crt"):
         CliRunner().invoke(app, line, catch_exceptions=False)
 
 

@@ -49,7 +49,7 @@ RequireSecureOption = Annotated[
     bool,
     _term(
         "--require-secure",
-        help="Refuse federations whose server would see this site's update; needs peers.toml in the --keys folder.",
+        help="Refuse federations whose server would see this site's update; needs peers.crt in the --keys folder.",
     ),
 ]
 SecureSitesOption = Annotated[int, _term(metavar="N", help="Refuse secure sums of fewer than N sites.")]
@@ -171,7 +171,7 @@ def _require_peers(held: "SiteKeys | None", require_secure: bool) -> None:
     if require_secure and (held is None or held.peers is None):
         raise FedotpError(
             "--require-secure: this site cannot verify the identities of the other sites; put the coordinator's "
-            "peers.toml into the --keys folder"
+            "peers.crt into the --keys folder"
         )
 
 

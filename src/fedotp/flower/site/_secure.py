@@ -144,9 +144,9 @@ class SecureSums:
             if held is None or held.peers is None:
                 if self._required:
                     raise DisagreementError(
-                        f"site {self._name} has no peers.toml (--require-secure): ask the coordinator for it"
+                        f"site {self._name} has no peers.crt (--require-secure): ask the coordinator for it"
                     )
-                log.warning("no peers.toml: the identities of the other sites are unverified")
+                log.warning("no peers.crt: the identities of the other sites are unverified")
             self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity
 
