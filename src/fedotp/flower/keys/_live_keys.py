@@ -47,7 +47,7 @@ class LiveKeys:
                 why = self.refused.get(before[name], ("", "it has no certificate any more"))[1]
                 self._log.warning("site %s is refused from now on: %s", name, why)
             elif before.get(name) != self.accepted[name]:
-                self._log.info("site %s has a new key", name)
+                self._log.info("site %s is accepted from now on", name)
         self._expiry.check()
         return has_changed or before != self.accepted
 
