@@ -1,6 +1,7 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,15 +18,18 @@ from typer.testing import CliRunner
 from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import (
+    EXPIRED,
+    REVOKED,
     ServerKeys,
     SiteKeys,
     _make_keys,
     _read_keys,
-    add_sites,
     key_facts,
     make_keys,
-    remove_site,
     renew_server,
+    request_key,
+    revoke_site,
+    sign_request,
 )
 from fedotp.flower.keys._certificates import certified_hosts, load_certificate
 
@@ -56,11 +61,12 @@ def keys(made: Path, tmp_path: Path) -> Path:
 def test_the_layout(made: Path) -> None:
     owner = {"sites": "drwx------", "server": "drwx------", "authority": "drwx------"}
     expected = {"authority/ca.crt": "-rw-r--r--", "authority/ca.key": "-rw-------"}
-    expected |= {f"server/{name}": "-rw-r--r--" for name in ("ca.crt", "server.crt", "sites.toml")}
+    expected |= {f"server/{name}": "-rw-r--r--" for name in ("ca.crt", "server.crt", "sites.crt", "revoked.crl")}
     expected |= {"server/server.key": "-rw-------"}
     for site in SITES:
         owner[f"sites/{site}"] = "drwx------"
-        expected |= {f"sites/{site}/{name}": "-rw-r--r--" for name in ("ca.crt", "peers.toml", "site.pub", "site.toml")}
+        names = ("ca.crt", "site.crt", "peers.crt", "site.toml", f"{site}.csr")
+        expected |= {f"sites/{site}/{name}": "-rw-r--r--" for name in names}
         expected[f"sites/{site}/site.key"] = "-rw-------"
     assert files(made) == owner | expected
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
@@ -126,7 +132,7 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
     renew_server(folder, ["new.example.org"])
     shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "new.example.org")
     assert (folder / "server" / "server.key").read_bytes() == key
-    with pytest.raises(FedotpError, match=r"ca.crt expires in \d+ days"):
+    with pytest.raises(FedotpError, match=r"--days must be from 1 to \d+, when the authority expires, got 3650"):
         renew_server(folder, days=3650)
 
 
@@ -139,27 +145,80 @@ def test_a_certificate_of_tomorrow_is_refused(keys: Path, monkeypatch: pytest.Mo
             read(part)
 
 
-def test_sites_come_and_go(keys: Path) -> None:
+def sign(keys: Path, site: str, folder: Path, **options: Any) -> str:
+    """Make a request in `folder`, sign it, and bring the answer; the public key."""
+    request, key = request_key(site, folder)
+    assert sign_request(keys, request, **options) == (site, key)
+    shutil.copytree(keys / "sites" / site, folder, dirs_exist_ok=True)
+    return key
+
+
+def test_sites_come_and_go(keys: Path, tmp_path: Path) -> None:
     before = ServerKeys.read(keys / "server").sites
-    add_sites(keys, ["west", "0815"])
+    west = sign(keys, "west", tmp_path / "west")
+    sign(keys, "0815", tmp_path / "0815")
     sites = ServerKeys.read(keys / "server").sites
     assert list(sites) == [*SITES, "west", "0815"]
     assert {name: sites[name] for name in SITES} == before
-    assert SiteKeys.read(keys / "sites" / "west").server == "fl.example.org:8000"
-    assert stat.S_IMODE((keys / "sites" / "west").stat().st_mode) == 0o700
-    assert all(SiteKeys.read(keys / "sites" / name).peers == sites for name in sites)
-    remove_site(keys, "west")
+    assert sites["west"] == west
+    assert SiteKeys.read(tmp_path / "west").server == "fl.example.org:8000"
+    assert stat.S_IMODE((tmp_path / "west").stat().st_mode) == 0o700
+    assert SiteKeys.read(tmp_path / "0815").peers == sites
+    assert SiteKeys.read(keys / "sites" / "north").peers == sites
+    revoke_site(keys, "west")
     assert list(ServerKeys.read(keys / "server").sites) == [*SITES, "0815"]
     assert not (keys / "sites" / "west").exists()
-    assert list(SiteKeys.read(keys / "sites" / "0815").peers or ()) == [*SITES, "0815"]
-    with pytest.raises(FedotpError, match=r"no site 'west'; its sites are: north, St\.Mary_2, east-1, 0815"):
-        remove_site(keys, "west")
-    add_sites(keys, ["west"])
-    assert ServerKeys.read(keys / "server").sites["west"] != sites["west"]
+    assert list(SiteKeys.read(keys / "sites" / "north").peers or ()) == [*SITES, "0815"]
+    with pytest.raises(FedotpError, match=r"no site 'west' to revoke; its sites are: north, St\.Mary_2, east-1, 0815"):
+        revoke_site(keys, "west")
+    with pytest.raises(FedotpError, match=r"west\.csr: this key is revoked; make a new one"):
+        sign(keys, "west", tmp_path / "west")
+    assert sign(keys, "west", tmp_path / "again") == ServerKeys.read(keys / "server").sites["west"] != west
     for name in [*SITES, "west", "0815"]:
-        remove_site(keys, name)
-    with pytest.raises(FedotpError, match="contains no site"):
+        revoke_site(keys, name)
+    with pytest.raises(FedotpError, match="contains no valid certificate"):
         ServerKeys.read(keys / "server")
+
+
+def test_another_key_of_a_site_replaces_its_old_one_only_on_request(keys: Path, tmp_path: Path) -> None:
+    old = ServerKeys.read(keys / "server").sites["north"]
+    before = {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()}
+    with pytest.raises(FedotpError, match=r"north\.csr: site north has another key; use --replace to revoke it"):
+        sign(keys, "north", tmp_path / "north")
+    assert {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()} == before
+    new = sign(keys, "north", tmp_path / "north", replace=True)
+    held = ServerKeys.read(keys / "server")
+    assert held.sites["north"] == new
+    assert list(held.sites) == SITES
+    assert held.listed.refused(datetime.now(UTC)) == {old: ("north", REVOKED)}
+    SiteKeys.read(tmp_path / "north")
+    assert not (keys / "sites" / "north" / "site.key").exists(), "the answer would overwrite the new key"
+    stolen, _ = request_key("other", tmp_path / "north")
+    with pytest.raises(FedotpError, match="site north has this key; every site needs its own"):
+        sign_request(keys, stolen)
+
+
+def test_a_certificate_is_renewed_with_the_same_key(keys: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    later = datetime.now(UTC) + timedelta(days=31)
+    key = sign(keys, "west", tmp_path / "west", days=30)
+    assert ServerKeys.read(keys / "server").sites["west"] == key
+    for module in (_make_keys, _read_keys):
+        monkeypatch.setattr(module, "current_time", lambda: later)
+    held = ServerKeys.read(keys / "server")
+    assert "west" not in held.sites
+    assert held.listed.refused(later) == {key: ("west", EXPIRED)}
+    with pytest.raises(FedotpError, match=r"site\.crt expired on .*; repeat `fedotp keys request`"):
+        SiteKeys.read(tmp_path / "west")
+    assert [remark[:7] for whose, _, remark in key_facts(keys) if whose == "site west"] == ["EXPIRED"]
+    assert sign(keys, "west", tmp_path / "west") == key
+    SiteKeys.read(tmp_path / "west")
+    held = ServerKeys.read(keys / "server")
+    assert held.sites["west"] == key
+    assert not held.listed.refused(later)
+    revoke_site(keys, "west")  # all its certificates
+    held = ServerKeys.read(keys / "server")
+    assert {each.serial_number for name, each in held.listed.certificates if name == "west"} == held.listed.revoked
+    assert len(held.listed.revoked) == 2
 
 
 def test_an_address_of_the_sixth_version(tmp_path: Path) -> None:
@@ -174,7 +233,7 @@ def test_names_that_no_folder_should_have(tmp_path: Path, keys: Path, site: str)
     with pytest.raises(FedotpError, match="is not a valid site name"):
         make_keys(tmp_path / "new", ["localhost"], ["fine", site])
     with pytest.raises(FedotpError, match="is not a valid site name"):
-        add_sites(keys, ["fine", site])
+        request_key(site, keys / "new")
     assert not (tmp_path / "new").exists()
     assert files(keys) == before
 
@@ -182,8 +241,7 @@ def test_names_that_no_folder_should_have(tmp_path: Path, keys: Path, site: str)
 HOSTS = ["", "fl.example.org:8000", "https://a", "*.org", "a b", "-a.org", "10.0.0", "1.2.3.256", "a" * 64, "ä.org"]
 WRONG: list[tuple[list[str], list[str], int, str]] = [
     *((["localhost", host], ["a"], 30, "is not a host") for host in HOSTS),
-    *((["localhost"], ["a"], days, "must be from 1 to 3653") for days in (0, -1, 4000)),
-    (["localhost"], [], 30, "at least one site"),
+    *((["localhost"], ["a"], days, "must be from 1 to 3652") for days in (0, -1, 4000)),
     ([], ["a"], 30, "at least one host"),
     (["localhost"], ["a", "A"], 30, "site 'A' already exists"),
 ]
@@ -200,28 +258,27 @@ def test_nothing_is_overwritten(keys: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()}
     with pytest.raises(FedotpError, match="already exists"):
         make_keys(keys, ["localhost"], ["a"])
+    request, _ = request_key("NORTH", tmp_path / "other")
     with pytest.raises(FedotpError, match="site 'NORTH' already exists"):
-        add_sites(keys, ["new", "NORTH"])
+        sign_request(keys, request)
     assert {path: path.read_bytes() for path in keys.rglob("*") if path.is_file()} == before
     (tmp_path / "empty").mkdir()
     make_keys(tmp_path / "empty", ["localhost"], ["a"])
     assert list(ServerKeys.read(tmp_path / "empty" / "server").sites) == ["a"]
 
 
-def test_a_failure_in_the_middle_leaves_nothing(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = _make_keys._write_folder
 
     def full_disk(folder: Path, contents: dict[str, bytes | str]) -> None:
         write(folder, contents)
-        if "server.key" in contents or folder.name.startswith(".b."):
+        if "server.key" in contents:
             raise OSError(28, "No space left on device")
 
     before = files(tmp_path)
     monkeypatch.setattr(_make_keys, "_write_folder", full_disk)
     with pytest.raises(FedotpError, match=r"cannot write .*new: No space left on device"):
         make_keys(tmp_path / "new", ["localhost"], ["a"])
-    with pytest.raises(FedotpError, match=r"cannot write .*b: No space left on device"):
-        add_sites(keys, ["a", "b"])
     assert files(tmp_path) == before
 
 
@@ -230,9 +287,19 @@ def other_key(folder: Path) -> bytes:
     return (folder.parent / "other" / "server" / "server.key").read_bytes()
 
 
+def other_list(folder: Path) -> bytes:
+    other_key(folder)
+    return (folder.parent / "other" / "server" / "revoked.crl").read_bytes()
+
+
 def pipe_in_place_of(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
+
+
+def cut(path: Path) -> None:
+    """Leave what a copy that was interrupted leaves."""
+    path.write_bytes(path.read_bytes()[:-100])
 
 
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
@@ -242,22 +309,21 @@ DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
     ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
     ("server/server.key", lambda p: p.chmod(0o640), "too open; run: chmod 600 '.*server.key'"),
     ("server/server.key", lambda p: p.write_bytes(other_key(p.parents[1])), "server.crt does not match server.key"),
-    ("server/sites.toml", lambda p: p.write_text("[sites"), "sites.toml is not valid TOML"),
-    ("server/sites.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "is not valid TOML: a dotted key has more"),
-    ("server/sites.toml", lambda p: p.write_text("a = 1"), r"must contain a table \[sites\]"),
-    ("server/sites.toml", lambda p: p.write_text('[sites]\na = "ecdsa-sha2-nistp384 AAAA"'), "the key of a must be"),
-    ("server/sites.toml", lambda p: p.write_text('[sites]\n"../a" = ""'), "is not a valid site name"),
-    ("server/sites.toml", lambda p: p.write_text(p.read_text().replace("east-1", "x") + twice(p)), "the same key"),
-    ("sites/north/site.key", Path.unlink, "north has no site.key; copy the whole folder sites/NAME/"),
+    ("server/sites.crt", lambda p: p.write_text("x"), "sites.crt is not a certificate"),
+    ("server/sites.crt", cut, "sites.crt is not a certificate"),
+    ("server/sites.crt", lambda p: p.write_bytes(p.with_name("server.crt").read_bytes()), "'fedotp server'.* not the"),
+    ("server/revoked.crl", Path.unlink, "server has no revoked.crl"),
+    ("server/revoked.crl", cut, "revoked.crl is not a list of revoked certificates"),
+    ("server/revoked.crl", lambda p: p.write_bytes(other_list(p.parents[1])), "revoked.crl is not signed by ca.crt"),
+    ("sites/north/site.key", Path.unlink, "north has no site.key; make it with `fedotp keys request`"),
     ("sites/north/site.key", lambda p: p.chmod(0o604), "permissions of the private key"),
-    ("sites/north/site.toml", lambda p: p.write_text('name = "north"'), "must contain name = .* and server = "),
+    ("sites/north/site.crt", Path.unlink, "north has no site.crt; copy the coordinator's answer"),
+    ("sites/north/site.crt", lambda p: shutil.copy(p.parents[1] / "east-1/site.crt", p), "does not match site.key"),
+    ("sites/north/site.toml", lambda p: p.write_text("a = 1"), "must contain server = "),
+    ("sites/north/site.toml", lambda p: p.write_text("a." * 50_000 + "a = 1"), "is not valid TOML: a dotted key has"),
     ("sites/north/ca.crt", lambda p: p.write_bytes(b"\xff"), "ca.crt is not a certificate"),
+    ("sites/north/peers.crt", cut, "peers.crt is not a certificate"),
 ]
-
-
-def twice(path: Path) -> str:
-    """The last line of sites.toml once more, under the name east-1."""
-    return path.read_text().splitlines()[-1] + "\n"
 
 
 @pytest.mark.parametrize(("name", "damage", "line"), DAMAGE)
@@ -271,6 +337,9 @@ def test_what_the_readers_refuse(keys: Path, name: str, damage: Callable[[Path],
 
 def test_a_certificate_of_another_authority_is_refused(keys: Path, tmp_path: Path) -> None:
     make_keys(tmp_path / "other", ["localhost"], ["north"])
+    shutil.copy(tmp_path / "other" / "server" / "sites.crt", keys / "server" / "sites.crt")
+    with pytest.raises(FedotpError, match=r"sites\.crt is not signed by ca\.crt"):
+        ServerKeys.read(keys / "server")
     shutil.copy(tmp_path / "other" / "authority" / "ca.crt", keys / "server" / "ca.crt")
     with pytest.raises(FedotpError, match=r"server\.crt is not signed by ca\.crt"):
         ServerKeys.read(keys / "server")
@@ -282,7 +351,7 @@ def test_the_wrong_folder(keys: Path, tmp_path: Path) -> None:
     with pytest.raises(FedotpError, match=f"use the folder of one site in {keys / 'sites'}$"):
         SiteKeys.read(keys)
     with pytest.raises(FedotpError, match="must be a folder made by `fedotp keys make`"):
-        add_sites(tmp_path / "nowhere", ["a"])
+        revoke_site(tmp_path / "nowhere", "a")
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,11 +369,20 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "keys/sites/north",
         "keys/sites/south",
     ]
-    assert fedotp("add", "keys", "west", "east")[-1].startswith("copy keys/server/sites.toml to the server")
-    fedotp("remove", "keys", "south")
-    fedotp("renew", "keys", "--days", "5")
-    whose = [line.split("  ")[0] for line in fedotp("show", "keys")[1:]]
-    assert whose == ["authority", "server", "site north", "site west", "site east"]
-    assert len(fedotp("show", "keys/server")) == 1 + len(whose)
-    whose = [line.split("  ")[0] for line in fedotp("show", "keys/sites/west")[1:]]
-    assert whose == ["authority", "site west", "peer north", "peer east"]
+    shown = fedotp("request", "west", "west")
+    (west,) = re.findall("SHA256:[^ ]+$", shown[1])
+    assert shown[0].split()[-1] == "west/west.csr"
+    shown = fedotp("sign", "keys", "west/west.csr", "--days", "20")
+    assert shown[0] == f"west: {west}"
+    assert shown[-1].endswith("without a restart: keys/server/sites.crt")
+    assert fedotp("revoke", "keys", "south")[-1].endswith(": keys/server/revoked.crl")
+    assert fedotp("renew", "keys", "--days", "5")[-1].endswith(": keys/server/server.crt")
+    rows = [re.split("  +", line) for line in fedotp("show", "keys")[1:]]
+    assert [row[0] for row in rows] == ["authority", "server", "site north", "site south", "site west"]
+    assert rows[3][2] == "REVOKED"
+    assert rows[4][1] == west
+    assert len(fedotp("show", "keys/server")) == 1 + len(rows)
+    assert fedotp("show", "west")[1:] == [f"site   {west}  not signed yet"]
+    shutil.copytree("keys/sites/west", "west", dirs_exist_ok=True)
+    whose = [line.split("  ")[0] for line in fedotp("show", "west")[1:]]
+    assert whose == ["authority", "site west", "peer north"]

@@ -254,7 +254,7 @@ def test_the_privacy_of_images_is_made_at_the_sites_and_goes_with_sums(inputs: P
     ("policy", "settings", "why"),
     [
         ("secure_sums = true", {"secure": False}, "policy: secure sums are required; start the server with --secure"),
-        ("secure_sums = true", {}, "policy: this site has no peers.toml"),
+        ("secure_sums = true", {}, "policy: this site has no peers.crt"),
         ("secure_sites = 4", {}, "policy: sites in a secure sum must be at least 4, got 3"),
     ],
 )

@@ -9,7 +9,7 @@ import typer
 from fedotp.cli._options import need_posix
 from fedotp.cli.show import cell, listing, print_paths, print_wide
 from fedotp.errors import FedotpError
-from fedotp.flower import SERVER_DAYS
+from fedotp.flower import SERVER_DAYS, SITE_DAYS
 
 
 def _require_packages() -> None:
@@ -31,46 +31,70 @@ def make(
         str,
         typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; sites use the first."),
     ],
-    sites: Annotated[str, typer.Option(metavar="NAME[,NAME...]", help="Names of the sites.")],
+    sites: Annotated[
+        str, typer.Option(metavar="NAME[,NAME...]", help="For trials: sites whose private keys are all made here.")
+    ] = "",
     days: DaysOption = SERVER_DAYS,
 ) -> None:
-    """Create the keys of a federation: an authority, a certificate for the server, a key for each site.
+    """Create the keys of a federation: an authority and a certificate for the server.
 
-    Example: fedotp keys make keys --server fl.example.org --sites north,south,east
+    Examples:
+      fedotp keys make keys --server fl.example.org
+      fedotp keys make keys --server localhost --sites north,south
     """
     from fedotp.flower.keys import make_keys
 
     make_keys(folder, _words(server), _words(sites), days=days)
     rows = [("stays here", folder / "authority"), ("to the server", folder / "server")]
-    print_paths([*rows, *_site_folders(folder, _words(sites))])
+    print_paths([*rows, *((f"to {site}", folder / "sites" / site) for site in _words(sites))])
 
 
 @app.command()
-def add(
-    folder: FolderArgument, sites: Annotated[list[str], typer.Argument(metavar="SITE...", help="Names of new sites.")]
+def request(
+    site: Annotated[str, typer.Argument(help="Name of the site.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the site's key, which stays there.")],
 ) -> None:
-    """Create keys for more sites.
+    """At a site: create its key and a request for the coordinator; later, a request to renew its certificate.
 
-    Example: fedotp keys add keys west
+    Example: fedotp keys request north north-keys
     """
-    from fedotp.flower.keys import add_sites
+    from fedotp.flower.keys import key_fingerprint, request_key
 
-    add_sites(folder, sites)
-    print_paths(_site_folders(folder, sites))
-    print("with secure sums, copy the new peers.toml to every site and restart it")
-    _print_next(folder, "sites.toml")
+    path, key = request_key(site, folder)
+    print_paths([("to the coordinator", path)])
+    print(f"fingerprint, to compare by telephone: {key_fingerprint(key)}")
 
 
 @app.command()
-def remove(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
-    """Remove the key of a site, so that the server rejects it.
+def sign(
+    folder: FolderArgument,
+    path: Annotated[Path, typer.Argument(metavar="REQUEST", help="The site's file NAME.csr.")],
+    days: Annotated[int, typer.Option(help="Validity of the site's certificate, in days.")] = SITE_DAYS,
+    replace: Annotated[bool, typer.Option("--replace", help="Revoke the site's old key, if it has another.")] = False,
+) -> None:
+    """At the coordinator: sign a site's request, for a new site or to renew a certificate.
 
-    Example: fedotp keys remove keys west
+    Example: fedotp keys sign keys north.csr
     """
-    from fedotp.flower.keys import remove_site
+    from fedotp.flower.keys import key_fingerprint, sign_request
 
-    remove_site(folder, site)
-    _print_next(folder, "sites.toml")
+    site, key = sign_request(folder, path, days=days, replace=replace)
+    print(f"{site}: {key_fingerprint(key)}")
+    print("compare this fingerprint with the site's by telephone; if it differs: fedotp keys revoke")
+    print_paths([(f"to {site}", folder / "sites" / site)])
+    _print_next(folder, "sites.crt", *(["revoked.crl"] if replace else []))
+
+
+@app.command()
+def revoke(folder: FolderArgument, site: Annotated[str, typer.Argument(help="Name of the site.")]) -> None:
+    """At the coordinator: revoke the key of a site, so that the server refuses it.
+
+    Example: fedotp keys revoke keys north
+    """
+    from fedotp.flower.keys import revoke_site
+
+    revoke_site(folder, site)
+    _print_next(folder, "revoked.crl")
 
 
 @app.command()
@@ -111,9 +135,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _site_folders(folder: Path, sites: list[str]) -> list[tuple[str, Path]]:
-    return [(f"to {site}", folder / "sites" / site) for site in sites]
-
-
-def _print_next(folder: Path, name: str) -> None:
-    print(f"copy {folder / 'server' / name} to the server and restart it")
+def _print_next(folder: Path, *names: str) -> None:
+    print(
+        f"copy to the server, which reads it without a restart: {' '.join(str(folder / 'server' / n) for n in names)}"
+    )

@@ -4,6 +4,7 @@ import os
 
 from fedotp.flower._defaults import PORT as PORT
 from fedotp.flower._defaults import SERVER_DAYS as SERVER_DAYS
+from fedotp.flower._defaults import SITE_DAYS as SITE_DAYS
 from fedotp.flower._defaults import need_flower as need_flower
 
 # Flower reads this variable on import, and this file is imported first: no telemetry by default.

@@ -8,6 +8,7 @@ from fedotp.errors import FedotpError
 
 PORT = 8000
 SERVER_DAYS = 825  # validity of the server's certificate
+SITE_DAYS = 365  # and of a site's
 LEAST_SITES = 3  # in a secure sum: in a sum of two, each site can compute the other's update
 
 

@@ -217,7 +217,8 @@ def _use_keys(folder: Path) -> None:
 
 def _manage_keys(folder: Path) -> None:
     command("keys", "show", folder / "keys")
-    command("keys", "add", folder / "keys", "east")
+    command("keys", "sign", folder / "keys", folder / "keys/sites/north/north.csr")
+    command("keys", "revoke", folder / "keys", "north")
     command("keys", "renew", folder / "keys")
 
 

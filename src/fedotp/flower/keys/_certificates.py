@@ -1,8 +1,8 @@
-"""The authority of a federation, the server certificate, and sites' signatures: elliptic-curve keys, X.509."""
+"""The authority of a federation, its certificates, and sites' signatures: elliptic-curve keys, X.509."""
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from fedotp.errors import FedotpError
 PrivateKey = ec.EllipticCurvePrivateKey
 
 AUTHORITY_DAYS = 3653  # ten years
+SITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+"""A site's name."""
 LOOPBACK = ("localhost", "127.0.0.1")  # for connections of the server process to itself
 _SLACK = timedelta(days=1)  # valid from yesterday, because sites' clocks may be slow
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -38,7 +40,7 @@ def new_key() -> PrivateKey:
 
 
 def sign_authority(key: PrivateKey, now: datetime) -> x509.Certificate:
-    """Make a self-signed certificate of an authority that can sign servers but no further authorities."""
+    """Make a self-signed certificate of an authority that can sign certificates but no further authorities."""
     name = _name("fedotp authority")
     return (
         _certificate(name, name, key.public_key(), now, AUTHORITY_DAYS)
@@ -48,27 +50,70 @@ def sign_authority(key: PrivateKey, now: datetime) -> x509.Certificate:
     )
 
 
-def sign_server(
+def sign(
+    name: str,
     key: ec.EllipticCurvePublicKey,
-    hosts: Sequence[str],
     authority: x509.Certificate,
     authority_key: PrivateKey,
     *,
+    hosts: Sequence[str] = (),
     days: int,
     now: datetime,
 ) -> x509.Certificate:
-    """Certify that `key` is the server's, under the names and addresses `hosts` and on loopback."""
-    names: list[x509.GeneralName] = [_alternative_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    return (
-        _certificate(_name("fedotp server"), authority.subject, key, now, days)
+    """Certify that `key` belongs to the site `name`, or with `hosts` to the server at these hosts and on loopback."""
+    use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    builder = (
+        _certificate(_name(name), authority.subject, key, now, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(issuer, critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        .add_extension(_issuer(authority_key), critical=False)
+    )
+    if hosts:
+        names = [_alternative_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(authority_key, hashes.SHA384())
+
+
+def sign_revoked(
+    before: Iterable[x509.RevokedCertificate],
+    serials: Iterable[int],
+    authority: x509.Certificate,
+    authority_key: PrivateKey,
+    now: datetime,
+) -> x509.CertificateRevocationList:
+    """Make the list of revoked certificates: those in the list `before`, and those with `serials`."""
+    new = (x509.RevokedCertificateBuilder().serial_number(each).revocation_date(now).build() for each in serials)
+    revoked = {each.serial_number: each for each in (*new, *before)}
+    builder = x509.CertificateRevocationListBuilder(
+        authority.subject, now, authority.not_valid_after_utc, [], list(revoked.values())
+    )
+    return (
+        builder.add_extension(x509.CRLNumber(len(revoked)), critical=False)  # a certificate never leaves the list
+        .add_extension(_issuer(authority_key), critical=False)
         .sign(authority_key, hashes.SHA384())
     )
+
+
+def request_certificate(name: str, key: PrivateKey) -> bytes:
+    """Make a certificate request (PKCS#10) in PEM, signed with `key`."""
+    request = x509.CertificateSigningRequestBuilder().subject_name(_name(name)).sign(key, hashes.SHA384())
+    return request.public_bytes(serialization.Encoding.PEM)
+
+
+def load_request(content: bytes, path: Path) -> tuple[str, ec.EllipticCurvePublicKey]:
+    """Return the name and the key of the certificate request at `path`; its signature is by this key."""
+    try:
+        request = x509.load_pem_x509_csr(content)
+        key, is_signed = request.public_key(), request.is_signature_valid
+    except _DAMAGED:
+        raise FedotpError(f"{path} is not a certificate request in PEM; make it with `fedotp keys request`") from None
+    if not is_signed:
+        raise FedotpError(f"{path}: its signature is invalid; copy it again")
+    if not is_known_curve(key):
+        raise FedotpError(f"{path}: its key must be on the curve P-384; make it with `fedotp keys request`")
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return common_name(request, path), key
 
 
 def check_host(host: str) -> str:
@@ -94,14 +139,18 @@ def certified_hosts(certificate: x509.Certificate) -> list[str]:
     return [str(name.value) for name in names]
 
 
-def check_pair(certificate: x509.Certificate, key: PrivateKey, authority: x509.Certificate, folder: Path) -> None:
-    """Raise FedotpError if a server certificate does not match its key or the authority."""
+def check_pair(certificate: x509.Certificate, key: PrivateKey, path: Path) -> None:
+    """Raise FedotpError if the certificate at `path` is not for `key`."""
     if certificate.public_key() != key.public_key():
-        raise FedotpError(f"{folder}: server.crt does not match server.key; copy the whole folder again")
+        raise FedotpError(f"{path} does not match {path.stem}.key; copy the whole folder again")
+
+
+def check_issuer(certificate: x509.Certificate, authority: x509.Certificate, path: Path) -> None:
+    """Raise FedotpError if the certificate in the file `path` is not signed by the authority."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-        raise FedotpError(f"{folder}: server.crt is not signed by ca.crt; copy the whole folder again") from None
+        raise FedotpError(f"{path} is not signed by ca.crt; copy the whole folder again") from None
 
 
 def check_dates(certificate: x509.Certificate, path: Path, now: datetime, *, cure: str) -> None:
@@ -113,15 +162,58 @@ def check_dates(certificate: x509.Certificate, path: Path, now: datetime, *, cur
         raise FedotpError(f"{path} is valid from {begin:%Y-%m-%d}, today is {now:%Y-%m-%d}: check this machine's clock")
 
 
+def common_name(of: x509.Certificate | x509.CertificateSigningRequest, path: Path) -> str:
+    """Return the only name in a certificate or a request in the file `path`."""
+    names = [str(each.value) for each in of.subject]
+    if len(names) != 1 or not SITE.fullmatch(names[0]):
+        raise FedotpError(f"{path}: {names} is not the name of one site; make it with `fedotp keys request`")
+    return names[0]
+
+
+def public_text(key: object) -> str:
+    """Return a public key in OpenSSH format."""
+    assert isinstance(key, ec.EllipticCurvePublicKey)
+    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def is_known_curve(key: object) -> bool:
+    """True for a public key of the kind that `new_key` makes."""
+    return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)
+
+
 def load_certificate(path: Path) -> x509.Certificate:
-    """Read a certificate in PEM."""
+    """Read the first certificate in a file in PEM."""
+    certificates = load_certificates(path)
+    if not certificates:
+        raise FedotpError(f"{path} is not a certificate in PEM; copy it again")
+    return certificates[0]
+
+
+def load_certificates(path: Path) -> list[x509.Certificate]:
+    """Read the certificates in a file in PEM, which may contain none."""
+    content = path.read_bytes()
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
-        certificate.public_key()  # these are parsed only on access
-        _ = certificate.extensions, certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        certificates = x509.load_pem_x509_certificates(content) if content else []
+        for each in certificates:
+            each.public_key()  # these are parsed only on access
+            _ = each.subject, each.extensions, each.not_valid_before_utc, each.not_valid_after_utc
     except _DAMAGED:
-        raise FedotpError(f"{path} is not a certificate in PEM; copy it again") from None
-    return certificate
+        certificates = []
+    if len(certificates) != content.count(b"-----BEGIN") or bool(content) != bool(certificates):  # cut off
+        raise FedotpError(f"{path} is not a certificate in PEM; copy it again")
+    return certificates
+
+
+def load_revoked(path: Path, authority: x509.Certificate) -> list[x509.RevokedCertificate]:
+    """Read a list of revoked certificates, which `authority` has signed."""
+    try:
+        listed = x509.load_pem_x509_crl(path.read_bytes())
+        key = authority.public_key()
+        if isinstance(key, ec.EllipticCurvePublicKey) and listed.is_signature_valid(key):
+            return list(listed)
+    except _DAMAGED:
+        raise FedotpError(f"{path} is not a list of revoked certificates in PEM; copy it again") from None
+    raise FedotpError(f"{path} is not signed by ca.crt; copy it again")
 
 
 def load_key(path: Path) -> PrivateKey:
@@ -160,10 +252,10 @@ class KeyIdentity:
         if self._peers is None:
             return
         if name not in self._peers:
-            raise FedotpError(f"unknown key of site {name!r}; ask the coordinator for a new peers.toml")
+            raise FedotpError(f"unknown key of site {name!r}; ask the coordinator for a new peers.crt")
         public = serialization.load_ssh_public_key(self._peers[name].encode())
         try:
-            assert isinstance(public, ec.EllipticCurvePublicKey)  # checked by read_sites
+            assert isinstance(public, ec.EllipticCurvePublicKey)  # checked by Sites.read
             public.verify(signature, statement, _HOW)
         except InvalidSignature:
             raise FedotpError(f"invalid signature of site {name!r}") from None
@@ -196,6 +288,10 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def _issuer(key: PrivateKey) -> x509.AuthorityKeyIdentifier:
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
 def _name(text: str) -> x509.Name:

@@ -1,107 +1,119 @@
 """The keys of a federation on disk: an authority, a server, sites.
 
-    DIR/authority/{ca.crt,ca.key}                          stays with the coordinator
-    DIR/server/{ca.crt,server.crt,server.key,sites.toml}   goes to the server
-    DIR/sites/NAME/{ca.crt,site.key,site.pub,site.toml,peers.toml}    goes to that site
+    DIR/authority/{ca.crt,ca.key}                                  stays with the coordinator
+    DIR/server/{ca.crt,server.crt,server.key,sites.crt,revoked.crl}     goes to the server
+    DIR/sites/NAME/{ca.crt,site.crt,site.toml,peers.crt}           goes to that site, which has made its site.key
 
-Sites identify the server by the authority's signature; the server identifies sites by their public keys in sites.toml,
-and sites identify each other by those in peers.toml, which is the same list. Folders are written completely or not at
-all. Only their owner can read private keys.
+A site makes its key and a request (PKCS#10); the coordinator signs it. The server identifies a site by its certificate
+in sites.crt, a file of all certificates in the order in which they were signed, unless revoked.crl lists it; sites
+identify the server by the authority's signature, and each other by peers.crt, the certificates that are not revoked.
+Folders are written completely or not at all. Only their owner can read private keys.
 """
 
 import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from fedotp._files import cannot_write, write_atomically
-from fedotp._values import show_key, write_tables
+from fedotp._values import write_tables
 from fedotp.errors import FedotpError
-from fedotp.flower._defaults import PORT, SERVER_DAYS
+from fedotp.flower._defaults import PORT, SERVER_DAYS, SITE_DAYS
 from fedotp.flower.keys import _certificates as certificates
-from fedotp.flower.keys._certificates import PrivateKey
-from fedotp.flower.keys._read_keys import SITE, current_time, load_private, present, read_sites
+from fedotp.flower.keys._certificates import PrivateKey, check_dates, load_certificate, public_text
+from fedotp.flower.keys._read_keys import Sites, current_time, load_private, present, read_revoked
 
 _PEM = serialization.Encoding.PEM
 _OWNER_ONLY, _READABLE = 0o600, 0o644
 
 
-def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str], *, days: int = SERVER_DAYS) -> None:
-    """Make an authority, a server certificate for `hosts` and a key for every site in a new folder.
+def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
+    """Make an authority and a server certificate for `hosts` in a new folder, and for trials also keys of `sites`.
 
     The server certificate is valid for `days` days; the authority for ten years.
     """
     hosts = _check_hosts(hosts)
-    _check_sites(sites, known=())
-    _check_days(days)
+    _check_names(sites, Sites())
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedotpError(f"{folder} already exists; choose another folder")
-    now = current_time()
     authority_key, server_key = certificates.new_key(), certificates.new_key()
-    authority = certificates.sign_authority(authority_key, now)
-    certificate = certificates.sign_server(server_key.public_key(), hosts, authority, authority_key, days=days, now=now)
-    ca = authority.public_bytes(_PEM)
+    ca = certificates.sign_authority(authority_key, current_time()).public_bytes(_PEM)
     with _whole_folder(folder) as made:
         _write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
         (made / "sites").mkdir(mode=0o700)
-        known = {site: _write_site(made / "sites" / site, site, hosts[0], ca) for site in sites}
-        files: dict[str, bytes | str] = {
-            "ca.crt": ca,
-            "server.crt": certificate.public_bytes(_PEM),
-            "server.key": _pem(server_key),
-            "sites.toml": _sites_toml(known),
-        }
-        _write_folder(made / "server", files)
-        _write_peers(made, known)
-
-
-def add_sites(folder: Path, sites: Sequence[str]) -> None:
-    """Make keys for further sites, which can connect after the server was restarted with the new sites.toml."""
-    known = _known_sites(folder)
-    _check_sites(sites, known=known)
-    for site in sites:
-        if (folder / "sites" / site).exists():
-            raise FedotpError(f"{folder / 'sites' / site} already exists; remove it first")
-    ca = _own(folder, "authority", "ca.crt").read_bytes()
-    host = certificates.certified_hosts(certificates.load_certificate(_own(folder, "server", "server.crt")))[0]
-    with contextlib.ExitStack() as undo:
+        (certificate,) = _sign(made, {"fedotp server": server_key.public_key()}, days, hosts)
+        files = {"ca.crt": ca, "server.crt": certificate.public_bytes(_PEM), "server.key": _pem(server_key)}
+        _write_folder(made / "server", {**files, "sites.crt": b""})
+        _revoke(made, [])
         for site in sites:
-            with _whole_folder(folder / "sites" / site) as made:
-                known[site] = _write_site(made, site, host, ca)
-            undo.callback(shutil.rmtree, folder / "sites" / site)
-        _write_peers(folder, known)
-        write_atomically(folder / "server" / "sites.toml", _sites_toml(known))
-        undo.pop_all()
+            request_key(site, made / "sites" / site)
+        keys = {site: load_private(made / "sites" / site / "site.key").public_key() for site in sites}
+        _answer(made, _sign(made, keys, SITE_DAYS))
 
 
-def remove_site(folder: Path, site: str) -> None:
-    """Remove a site's key; the server refuses the site after a restart with the new sites.toml."""
+def request_key(site: str, folder: Path) -> tuple[Path, str]:
+    """Write a site's request for a certificate, with the key in `folder`, made if there is none.
+
+    Return the request's path and the public key.
+    """
+    _check_names([site], Sites())
+    path, request = folder / "site.key", folder / f"{site}.csr"
+    if not path.exists():
+        key = certificates.new_key()
+        private = key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+        _write_folder(folder, {"site.key": private})
+    key = load_private(present(path, origin=""))
+    write_atomically(request, certificates.request_certificate(site, key))
+    return request, public_text(key.public_key())
+
+
+def sign_request(folder: Path, path: Path, *, days: int = SITE_DAYS, replace: bool = False) -> tuple[str, str]:
+    """Sign the request in the file `path`, and write the answer to `folder`; return the site's name and public key.
+
+    Another key of a known site requires `replace`, which revokes the old one.
+    """
+    name, key = certificates.load_request(present(path, origin="make it with `fedotp keys request`").read_bytes(), path)
     known = _known_sites(folder)
-    if site not in known:
-        raise FedotpError(f"{folder} has no site '{site}'; its sites are: {', '.join(known) or 'none'}")
-    del known[site]
-    write_atomically(folder / "server" / "sites.toml", _sites_toml(known))
+    text = public_text(key)
+    if text in known.revoked_keys:
+        raise FedotpError(f"{path}: this key is revoked; make a new one with `fedotp keys request` in an empty folder")
+    others = {other: site for site, other in known.keys.items()}
+    if others.get(text, name) != name:
+        raise FedotpError(f"{path}: site {others[text]} has this key; every site needs its own")
+    if name not in known.newest:
+        _check_names([name], known)
+    is_new = name in known.keys and known.keys[name] != text
+    if is_new and not replace:
+        raise FedotpError(f"{path}: site {name} has another key; use --replace to revoke it")
+    signed = _sign(folder, {name: key}, days)
+    if is_new:
+        _revoke(folder, _serials(known, name))
+        (folder / "sites" / name / "site.key").unlink(missing_ok=True)  # the old one, of a trial
+    _answer(folder, signed)
+    return name, text
+
+
+def revoke_site(folder: Path, site: str) -> None:
+    """Revoke all certificates of a site; the server refuses its keys as soon as it reads the new revoked.crl."""
+    known = _known_sites(folder)
+    if site not in known.keys:
+        raise FedotpError(f"{folder} has no site '{site}' to revoke; its sites are: {', '.join(known.keys) or 'none'}")
+    _revoke(folder, _serials(known, site))
     shutil.rmtree(folder / "sites" / site, ignore_errors=True)
-    _write_peers(folder, known)
+    _answer(folder, [])
 
 
 def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
     """Sign a new certificate for the server's key, by default for the same hosts; sites keep their files."""
-    _check_days(days)
-    old = certificates.load_certificate(_own(folder, "server", "server.crt"))
-    hosts = _check_hosts(hosts or certificates.certified_hosts(old))
-    ca, now = _own(folder, "authority", "ca.crt"), current_time()
-    authority = certificates.load_certificate(ca)
-    authority_key = load_private(_own(folder, "authority", "ca.key"))
-    left = (authority.not_valid_after_utc - now).days
-    if days > left:
-        raise FedotpError(f"{ca} expires in {max(left, 0)} days: decrease --days, or make new keys")
+    hosts = _check_hosts(hosts or _hosts(folder))
     key = load_private(_own(folder, "server", "server.key")).public_key()
-    renewed = certificates.sign_server(key, hosts, authority, authority_key, days=days, now=now)
+    (renewed,) = _sign(folder, {"fedotp server": key}, days, hosts)
     write_atomically(folder / "server" / "server.crt", renewed.public_bytes(_PEM))
 
 
@@ -111,12 +123,14 @@ def _check_hosts(hosts: Sequence[str]) -> list[str]:
     return [certificates.check_host(host) for host in hosts]
 
 
-def _check_sites(sites: Sequence[str], *, known: Collection[str]) -> None:
-    if not sites:
-        raise FedotpError("specify at least one site")
-    seen = {name.casefold() for name in known}  # some file systems ignore case
+def _hosts(folder: Path) -> list[str]:
+    return certificates.certified_hosts(load_certificate(_own(folder, "server", "server.crt")))
+
+
+def _check_names(sites: Sequence[str], known: Sites) -> None:
+    seen = {name.casefold() for name in known.newest}  # some file systems ignore case
     for site in sites:
-        if not SITE.fullmatch(site):
+        if not certificates.SITE.fullmatch(site):
             raise FedotpError(
                 f"'{site}' is not a valid site name: must be up to 64 letters, digits, - _ . and not begin with - or ."
             )
@@ -125,31 +139,50 @@ def _check_sites(sites: Sequence[str], *, known: Collection[str]) -> None:
         seen.add(site.casefold())
 
 
-def _check_days(days: int) -> None:
-    if not 1 <= days <= certificates.AUTHORITY_DAYS:
-        raise FedotpError(f"--days must be from 1 to {certificates.AUTHORITY_DAYS}, got {days}")
+def _sign(
+    folder: Path, keys: Mapping[str, EllipticCurvePublicKey], days: int, hosts: Sequence[str] = ()
+) -> list[x509.Certificate]:
+    """Sign certificates of `days` days with the authority in `folder`, for the server if `hosts` are given."""
+    authority, key = _authority(folder)
+    now = current_time()
+    left = (authority.not_valid_after_utc - now).days
+    if not 1 <= days <= left:
+        raise FedotpError(f"--days must be from 1 to {left}, when the authority expires, got {days}")
+    return [
+        certificates.sign(name, public, authority, key, hosts=hosts, days=days, now=now)
+        for name, public in keys.items()
+    ]
 
 
-def _write_site(folder: Path, site: str, host: str, ca: bytes) -> str:
-    """Write a site's folder, and return its public key."""
-    key = certificates.new_key()
-    private = key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+def _answer(folder: Path, signed: Sequence[x509.Certificate]) -> None:
+    """Add newly signed certificates to the server's, and write the answers to their sites, and peers.crt to all."""
+    path = folder / "server" / "sites.crt"
+    old = path.read_bytes() if path.exists() else b""
+    write_atomically(path, old + b"".join(each.public_bytes(_PEM) for each in signed))
+    known = _known_sites(folder)
+    host, ca = _hosts(folder)[0], _own(folder, "authority", "ca.crt").read_bytes()
     address = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
-    config = write_tables({"name": site, "server": address})
-    _write_folder(folder, {"ca.crt": ca, "site.key": private, "site.pub": f"{public} {site}\n", "site.toml": config})
-    return public
+    for certificate in signed:
+        name = certificates.common_name(certificate, path)
+        files = {"ca.crt": ca, "site.crt": certificate.public_bytes(_PEM)}
+        _write_folder(folder / "sites" / name, {**files, "site.toml": write_tables({"server": address})})
+    peers = b"".join(known.newest[name].public_bytes(_PEM) for name in known.keys)
+    for name in known.keys:
+        if (folder / "sites" / name).is_dir():
+            write_atomically(folder / "sites" / name / "peers.crt", peers)
 
 
-def _write_peers(folder: Path, known: Mapping[str, str]) -> None:
-    """Write the public keys of all sites into each existing site's folder."""
-    for site in known:
-        if (folder / "sites" / site).is_dir():
-            write_atomically(folder / "sites" / site / "peers.toml", _sites_toml(known))
+def _revoke(folder: Path, serials: Sequence[int]) -> None:
+    """Write the list of revoked certificates, extended by those with `serials`."""
+    authority, key = _authority(folder)
+    path = folder / "server" / "revoked.crl"
+    before = certificates.load_revoked(path, authority) if path.exists() else []
+    listed = certificates.sign_revoked(before, serials, authority, key, current_time())
+    write_atomically(path, listed.public_bytes(_PEM))
 
 
-def _sites_toml(sites: Mapping[str, str]) -> str:
-    return write_tables({"sites": {show_key(name): key for name, key in sites.items()}})
+def _serials(known: Sites, site: str) -> list[int]:
+    return [certificate.serial_number for name, certificate in known.certificates if name == site]
 
 
 def _pem(key: PrivateKey) -> bytes:
@@ -161,8 +194,18 @@ def _own(folder: Path, part: str, name: str) -> Path:
     return present(folder / part / name, origin=f"{folder} must be a folder made by `fedotp keys make`")
 
 
-def _known_sites(folder: Path) -> dict[str, str]:
-    return read_sites(_own(folder, "server", "sites.toml"))
+def _authority(folder: Path) -> tuple[x509.Certificate, PrivateKey]:
+    path = _own(folder, "authority", "ca.crt")
+    authority = load_certificate(path)
+    check_dates(authority, path, current_time(), cure="make new keys: fedotp keys make")
+    return authority, load_private(_own(folder, "authority", "ca.key"))
+
+
+def _known_sites(folder: Path) -> Sites:
+    """Return all sites that the authority has signed."""
+    authority = load_certificate(_own(folder, "server", "ca.crt"))
+    revoked = read_revoked(_own(folder, "server", "revoked.crl"), authority)
+    return Sites.read(_own(folder, "server", "sites.crt"), None, revoked)
 
 
 @contextlib.contextmanager
@@ -183,11 +226,10 @@ def _whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:
-    """Write new files into a new folder (mode 0700); files named *.key have mode 0600."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write files into a folder (mode 0700 if new); files named *.key have mode 0600."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     for name, content in files.items():
-        mode = _OWNER_ONLY if name.endswith(".key") else _READABLE
-        with open(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_atomically(folder / name, content, mode=_OWNER_ONLY if name.endswith(".key") else _READABLE)

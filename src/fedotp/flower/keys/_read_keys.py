@@ -6,47 +6,114 @@ Fingerprints are for comparison over the telephone.
 import base64
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography import x509
 
 from fedotp._files import read_regular
 from fedotp._text import one_line
-from fedotp._values import parse_toml, show_key
+from fedotp._values import parse_toml
 from fedotp.errors import FedotpError
 from fedotp.flower.keys._certificates import (
     PrivateKey,
     certified_hosts,
     check_dates,
+    check_issuer,
     check_pair,
+    common_name,
     fingerprint,
+    is_known_curve,
     load_certificate,
+    load_certificates,
     load_key,
+    load_revoked,
+    public_text,
 )
 
-SITE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
-"""A site's name."""
+REVOKED, EXPIRED = "this key is revoked", "the certificate of this key has expired"
+"""Reasons why the server refuses a site's key."""
 
 Fact = tuple[str, str, str]  # object, fingerprint, remark
-_MOST_BYTES = 1 << 20  # of a key, a certificate, or a list of a thousand sites
+_MOST_BYTES = 8 << 20  # of a key, or of the certificates of a thousand sites over some years
+
+
+@dataclass(frozen=True)
+class Sites:
+    """All certificates of sites, oldest first, with their names, and the serial numbers of the revoked ones.
+
+    The newest certificate of a site counts.
+    """
+
+    certificates: tuple[tuple[str, x509.Certificate], ...] = ()
+    revoked: frozenset[int] = frozenset()
+
+    @classmethod
+    def read(cls, path: Path, authority: x509.Certificate | None, revoked: frozenset[int] = frozenset()) -> "Sites":
+        """Read the certificates in the file `path`, which `authority` must have signed."""
+        owners: dict[str, str] = {}
+        found = []
+        for certificate in load_certificates(path):
+            if authority is not None:
+                check_issuer(certificate, authority, path)
+            if not is_known_curve(certificate.public_key()):
+                raise FedotpError(f"{path}: every key must be on the curve P-384")
+            name, key = common_name(certificate, path), public_text(certificate.public_key())
+            if owners.setdefault(key, name) != name:
+                raise FedotpError(f"{path}: {owners[key]} and {name} have the same key; every site needs its own")
+            found.append((name, certificate))
+        return cls(tuple(found), revoked)
+
+    @cached_property
+    def newest(self) -> dict[str, x509.Certificate]:
+        """The newest certificates by the sites' names, in the order in which the sites got their first."""
+        return dict(self.certificates)
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """The public keys of the newest certificates that are not revoked, by the sites' names."""
+        keys = {name: public_text(certificate.public_key()) for name, certificate in self.newest.items()}
+        return {name: key for name, key in keys.items() if key not in self.revoked_keys}
+
+    @cached_property
+    def revoked_keys(self) -> dict[str, str]:
+        """The names of the sites by their revoked public keys."""
+        listed = self.certificates
+        return {public_text(each.public_key()): name for name, each in listed if each.serial_number in self.revoked}
+
+    def refused(self, now: datetime) -> dict[str, tuple[str, str]]:
+        """Return the names of the sites with refused keys, and why, by public key."""
+        expired = [name for name, each in self.newest.items() if now > each.not_valid_after_utc and name in self.keys]
+        return {
+            **{self.keys[name]: (name, EXPIRED) for name in expired},
+            **{key: (name, REVOKED) for key, name in self.revoked_keys.items()},
+        }
 
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """The server's keys: certificates, its key, and the public keys of the sites, by name."""
+    """The server's keys: certificates, its key, and the sites' certificates."""
 
     ca: Path
     certificate: Path
     key: Path
-    sites: dict[str, str]
+    listed: Sites
+
+    @property
+    def sites(self) -> dict[str, str]:
+        """The public keys of the accepted sites, by name."""
+        refused = self.listed.refused(current_time())
+        return {name: key for name, key in self.listed.keys.items() if key not in refused}
+
+    def certificates(self) -> Iterator[tuple[str, x509.Certificate]]:
+        """Yield the certificates in force, with names for messages."""
+        yield from _named(self.ca, self.certificate)
+        yield from ((f"the certificate of site {name}", self.listed.newest[name]) for name in self.sites)
 
     @classmethod
     def read(cls, folder: Path) -> "ServerKeys":
@@ -54,25 +121,27 @@ class ServerKeys:
         origin = "copy the whole folder server/ that `fedotp keys make` wrote"
         if (folder / "server").is_dir():
             origin = f"use {folder / 'server'}"
-        path, ca, key_path, sites_path = (
-            present(folder / name, origin=origin) for name in ("server.crt", "ca.crt", "server.key", "sites.toml")
+        path, ca, key_path, sites, revoked = (
+            present(folder / name, origin=origin)
+            for name in ("server.crt", "ca.crt", "server.key", "sites.crt", "revoked.crl")
         )
         certificate, authority = load_certificate(path), load_certificate(ca)
-        check_pair(certificate, load_private(key_path), authority, folder)
+        check_pair(certificate, load_private(key_path), path)
+        check_issuer(certificate, authority, path)
         now = current_time()
         check_dates(certificate, path, now, cure="sign a new one: fedotp keys renew")
         check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
-        sites = read_sites(sites_path)
-        if not sites:
-            raise FedotpError(f"{sites_path} contains no site; add one: fedotp keys add")
-        return cls(ca, path, key_path, sites)
+        held = cls(ca, path, key_path, Sites.read(sites, authority, read_revoked(revoked, authority)))
+        if not held.sites:
+            raise FedotpError(f"{sites} contains no valid certificate; sign the request of a site: fedotp keys sign")
+        return held
 
 
 @dataclass(frozen=True)
 class SiteKeys:
-    """A site's keys: its authority, its key, its name and `HOST:PORT` of the server.
+    """A site's keys: its authority, its key and certificate, its name and `HOST:PORT` of the server.
 
-    `peers` are the public keys of all sites, by name; None without a peers.toml.
+    `peers` are the public keys of all sites, by name; None without a peers.crt.
     """
 
     ca: Path
@@ -81,80 +150,89 @@ class SiteKeys:
     server: str
     peers: dict[str, str] | None = None
 
+    def certificates(self) -> Iterator[tuple[str, x509.Certificate]]:
+        """Yield the certificates in the files, which may have been renewed, with names for messages."""
+        yield from _named(self.ca, self.ca.with_name("site.crt"))
+
     @classmethod
     def read(cls, folder: Path) -> "SiteKeys":
         """Read and check a site's folder."""
-        origin = "copy the whole folder sites/NAME/ that `fedotp keys` wrote"
+        origin = "make it with `fedotp keys request`"
         if (folder / "sites").is_dir():
             origin = f"use the folder of one site in {folder / 'sites'}"
-        key, ca, path = (present(folder / name, origin=origin) for name in ("site.key", "ca.crt", "site.toml"))
-        load_private(key)
-        cure = "ask the coordinator for new keys"
-        check_dates(load_certificate(ca), ca, current_time(), cure=cure)
-        values = _read_toml(path)
-        name, server = values.get("name"), values.get("server")
-        if not (isinstance(name, str) and SITE.fullmatch(name) and isinstance(server, str) and server):
-            raise FedotpError(f'{path} must contain name = "SITE" and server = "HOST:PORT"')
-        peers = folder / "peers.toml"
-        known = read_sites(present(peers, origin=origin)) if peers.exists() else None
-        return cls(ca, key, name, server, known)
+        key = load_private(present(folder / "site.key", origin=origin))
+        origin = "copy the coordinator's answer, the folder sites/NAME of `fedotp keys sign`, here"
+        ca, path, config = (present(folder / name, origin=origin) for name in ("ca.crt", "site.crt", "site.toml"))
+        certificate, authority = load_certificate(path), load_certificate(ca)
+        check_pair(certificate, key, path)
+        check_issuer(certificate, authority, path)
+        cure = "repeat `fedotp keys request` and send the request to the coordinator"
+        check_dates(certificate, path, current_time(), cure=cure)
+        server = _read_toml(config).get("server")
+        if not (isinstance(server, str) and server):
+            raise FedotpError(f'{config} must contain server = "HOST:PORT"')
+        peers = folder / "peers.crt"
+        known = Sites.read(present(peers, origin=origin), authority).keys if peers.exists() else None
+        return cls(ca, folder / "site.key", common_name(certificate, path), server, known)
 
 
-def read_sites(path: Path) -> dict[str, str]:
-    """Read sites.toml: the public keys of the sites, by name, in the order of the file."""
-    sites = _read_toml(path).get("sites")
-    if not isinstance(sites, dict):
-        raise FedotpError(f"{path} must contain a table [sites] with a public key for every name")
-    owners: dict[bytes, str] = {}
-    for name, text in sites.items():
-        if not SITE.fullmatch(name):
-            raise FedotpError(f"{path}: {show_key(name)} is not a valid site name")
-        point = _public_point(text)
-        if point is None:
-            raise FedotpError(f'{path}: the key of {name} must be "ecdsa-sha2-nistp384 AAAA...", as in its site.pub')
-        if point in owners:
-            raise FedotpError(f"{path}: {owners[point]} and {name} have the same key; every site needs its own")
-        owners[point] = name
-    return dict(sites)
+def _named(*paths: Path) -> Iterator[tuple[str, x509.Certificate]]:
+    yield from ((str(path), load_certificate(path)) for path in paths)
+
+
+def read_revoked(path: Path, authority: x509.Certificate) -> frozenset[int]:
+    """Read the serial numbers of revoked certificates."""
+    return frozenset(each.serial_number for each in load_revoked(path, authority))
 
 
 def key_facts(folder: Path) -> list[Fact]:
     """Summarise the keys in `folder`: of a federation, a server or a site."""
-    if (folder / "site.toml").is_file():
+    if (folder / "site.key").is_file():
         return list(_site_facts(folder))
-    if (folder / "sites.toml").is_file():
+    if (folder / "sites.crt").is_file():
         return list(_server_facts(folder))
     origin = f"{folder} must be a folder made by `fedotp keys make`, or its part for the server or for a site"
-    present(folder / "server" / "sites.toml", origin=origin)
-    return list(_server_facts(folder / "server", sites=folder / "sites"))
+    present(folder / "server" / "server.crt", origin=origin)
+    return list(_server_facts(folder / "server"))
 
 
 def _site_facts(folder: Path) -> Iterator[Fact]:
+    key = public_text(load_key(present(folder / "site.key", origin="copy the whole folder again")).public_key())
+    if not (folder / "site.crt").exists():
+        yield "site", key_fingerprint(key), "not signed yet"
+        return
     yield _certificate_fact("authority", folder / "ca.crt")
-    key = load_key(present(folder / "site.key", origin="copy the whole folder again")).public_key()
-    text = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
-    values = _read_toml(folder / "site.toml")
-    yield f"site {values.get('name')}", _key_fingerprint(text), f"connects to {values.get('server')}"
-    if (folder / "peers.toml").exists():
-        peers = read_sites(present(folder / "peers.toml", origin="copy the whole folder again"))
-        for name, public in peers.items():
-            if name != values.get("name"):
-                yield f"peer {name}", _key_fingerprint(public), ""
+    name = common_name(load_certificate(folder / "site.crt"), folder / "site.crt")
+    remark = _certificate_fact("", folder / "site.crt")[2]
+    server = _read_toml(present(folder / "site.toml", origin="copy the whole folder again")).get("server")
+    yield f"site {name}", key_fingerprint(key), f"{remark}, connects to {server}"
+    if (folder / "peers.crt").exists():
+        peers = Sites.read(present(folder / "peers.crt", origin=""), None)
+        for peer, public in peers.keys.items():
+            if peer != name:
+                yield f"peer {peer}", key_fingerprint(public), ""
 
 
-def _server_facts(folder: Path, sites: Path | None = None) -> Iterator[Fact]:
+def _server_facts(folder: Path) -> Iterator[Fact]:
     yield _certificate_fact("authority", folder / "ca.crt")
     name, digest, expires = _certificate_fact("server", folder / "server.crt")
     yield name, digest, f"{expires}, for {', '.join(certified_hosts(load_certificate(folder / 'server.crt')))}"
-    for name, key in read_sites(folder / "sites.toml").items():
-        gone = sites is not None and not (sites / name / "site.key").is_file()
-        yield f"site {name}", _key_fingerprint(key), "private key not in this folder" if gone else ""
+    authority = load_certificate(folder / "ca.crt")
+    revoked, path = folder / "revoked.crl", folder / "sites.crt"
+    sites = Sites.read(path, authority, read_revoked(present(revoked, origin="copy it again"), authority))
+    for name, certificate in sites.newest.items():
+        remark = _expiry(certificate) if name in sites.keys else "REVOKED"
+        yield f"site {name}", key_fingerprint(public_text(certificate.public_key())), remark
 
 
 def _certificate_fact(name: str, path: Path) -> Fact:
     certificate = load_certificate(present(path, origin="copy the whole folder again"))
+    return name, fingerprint(certificate), _expiry(certificate)
+
+
+def _expiry(certificate: x509.Certificate) -> str:
     end = certificate.not_valid_after_utc
-    return name, fingerprint(certificate), f"{'expires' if current_time() <= end else 'EXPIRED'} {end:%Y-%m-%d}"
+    return f"{'expires' if current_time() <= end else 'EXPIRED'} {end:%Y-%m-%d}"
 
 
 def present(path: Path, *, origin: str) -> Path:
@@ -190,20 +268,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise FedotpError(f"{path} is not valid TOML: {one_line(error)}") from error
 
 
-def _key_fingerprint(public_key: str) -> str:
-    """Return the fingerprint that `ssh-keygen -lf site.pub` prints for a public key in OpenSSH format."""
+def key_fingerprint(public_key: str) -> str:
+    """Return the fingerprint that `ssh-keygen -lf site.key` prints, of a public key in OpenSSH format."""
     digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
-
-
-def _public_point(text: object) -> bytes | None:
-    """Return the curve point of a public key in OpenSSH format; None if it is invalid."""
-    if not isinstance(text, str):
-        return None
-    try:
-        key = serialization.load_ssh_public_key(text.encode())
-    except (ValueError, UnsupportedAlgorithm, NotImplementedError):
-        return None
-    if not isinstance(key, ec.EllipticCurvePublicKey):
-        return None
-    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint)

@@ -187,7 +187,8 @@ class SiteAccess:
 
     def __init__(self, app: ASGIApp, known: Mapping[bytes, str] | None, limits: ConnectionLimits) -> None:
         """Accept clients with `known` public keys, which map to sites' names; None: any client."""
-        self._app, self._known, self._limits = app, known, limits
+        self._app, self.known, self._limits = app, known, limits
+        self.refused: Mapping[bytes, tuple[str, str]] = {}  # sites' names and reasons by key
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes | str], float] = {}
         self.seen: dict[str, float] = {}
@@ -214,14 +215,16 @@ class SiteAccess:
         if not path.startswith(_FLEET):
             return PlainTextResponse("not here", 404), b""
         peer = _peer(scope)
-        key = b""
-        if self._known is not None:
+        key, known = b"", self.known
+        if known is not None:
             key = _claimed_key(headers)
-            if key not in self._known:
+            if key not in known:
                 is_new = path == f"{_FLEET}activate-node"
-                if self._is_due("unknown", peer[0]):
-                    record("key-refused", fingerprint=_flwr.fingerprint(key), address=peer[0], reason=UNREGISTERED)
-                return JSONResponse(*_flwr.refusal_of_key(UNREGISTERED)) if is_new else _unauthorised(), b""
+                name, why = self.refused.get(key, ("", UNREGISTERED))
+                if self._is_due(why, peer[0]):
+                    which = {"site": name} if name else {"fingerprint": _flwr.fingerprint(key)}
+                    record("key-refused", **which, address=peer[0], reason=why)
+                return JSONResponse(*_flwr.refusal_of_key(why)) if is_new else _unauthorised(), b""
             if not _has_signed(key, headers):
                 if self._is_due("forged", peer[0]):
                     self._refused(key, peer, "the signature is not by this key")
@@ -231,9 +234,9 @@ class SiteAccess:
                 if self._warn("clock", key, f"request refused: {why}"):
                     self._refused(key, peer, why)
                 return _unauthorised(), b""
-            self.seen[self._known[key]] = time.time()
+            self.seen[known[key]] = time.time()
             if path == f"{_FLEET}activate-node":
-                record("key-accepted", site=self._known[key], address=peer[0])
+                record("key-accepted", site=known[key], address=peer[0])
         if not self._limits.admit(peer, key or repr(peer).encode()):
             self._warn("many", key, "connection refused: too many connections with its key")
             return PlainTextResponse("too many connections with this key", 429), b""
@@ -254,12 +257,12 @@ class SiteAccess:
         return left.n_bytes >= 0 and left.answers >= 0
 
     def _refused(self, key: bytes, peer: Peer, why: str) -> None:
-        record("key-refused", site=(self._known or {})[key], address=peer[0], reason=why)
+        record("key-refused", site=(self.known or {}).get(key), address=peer[0], reason=why)
 
     def _warn(self, what: str, key: bytes, why: str) -> bool:
         """Log a warning about a site, at most once a minute for each reason; return True if logged."""
         if is_due := self._is_due(what, key):
-            log.warning("site %s: %s", (self._known or {}).get(key, "without key"), why)
+            log.warning("site %s: %s", (self.known or {}).get(key, "without key"), why)
         return is_due
 
     def _is_due(self, what: str, who: bytes | str) -> bool:

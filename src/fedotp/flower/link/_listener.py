@@ -3,6 +3,7 @@
 import errno
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -51,6 +52,11 @@ class Listener:
             if not self._thread.is_alive() or time.monotonic() > end:
                 raise TransientError("cannot listen at {}:{}".format(*self._socket.getsockname()))
             time.sleep(0.05)
+
+    def use_certificate(self, certificate: Path, key: Path) -> None:
+        """Present another certificate to new connections over TLS."""
+        if self._server is not None and self._server.config.ssl is not None:
+            self._server.config.ssl.load_cert_chain(certificate, key)
 
     def stop(self) -> None:
         """Begin to stop."""

@@ -24,7 +24,7 @@ from fedotp._files import cannot_write
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.flower._events import record
-from fedotp.flower.keys import SiteKeys
+from fedotp.flower.keys import EXPIRED, REVOKED, SiteKeys
 from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import UNREGISTERED
 from fedotp.flower.link._superlink import free_port
@@ -53,13 +53,17 @@ _UNREACHED = f"cannot connect; retrying every {_LONGEST_PAUSE:.0f} s"
 REFUSED = {
     "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not signed by this site's authority (ca.crt), has "
     "expired, or is for another host name",
-    UNREGISTERED: "this site's key is not registered at the server: ask the coordinator to register it, and restart",
+    UNREGISTERED: "this site's key is not registered at the server: ask the coordinator to sign it, and restart",
+    REVOKED: "the coordinator has revoked this site's key: ask why; a new key is made with `fedotp keys request` in an "
+    "empty folder",
 }
 """Output of SuperNode for permanent errors, and its meaning."""
 
 RETRIED = {
     _flwr.HOLDS_A_CONNECTION: "the server has another connection with this key: an old one of this site, which "
     "expires within a minute, or another site with the same key; retrying",
+    EXPIRED: "this site's certificate has expired: send a new request, made with `fedotp keys request`, to the "
+    "coordinator; retrying",
     "ConnectError": _UNREACHED,
     "Connection refused": _UNREACHED,
     "does not recognize": "the server was restarted; reconnecting",

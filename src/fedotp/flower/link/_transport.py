@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import TypeVar
 
 from flwr.app import Error, Message, MessageType, RecordDict
@@ -23,17 +23,22 @@ _Result = TypeVar("_Result")
 class Transport:
     """Sends and collects messages over Flower's grid, with retries. `name_of` maps nodes to sites' names, for the log.
 
+    Nodes that are not, or no longer, in `nodes` count as disconnected (None: all are accepted).
     All calls are idempotent: a message that is pushed twice counts once, and a lost answer is requested again. A
     permanent failure raises TransientError.
     """
 
-    def __init__(self, grid: Grid, name_of: Callable[[int], str]) -> None:
-        self._grid, self._name_of = grid, name_of
+    def __init__(self, grid: Grid, name_of: Callable[[int], str], nodes: Container[int] | None = None) -> None:
+        self._grid, self._name_of, self._nodes = grid, name_of, nodes
         self.lost_since: dict[int, float] = {}  # nodes that disconnected during a request (`time.monotonic`)
 
     def online(self) -> dict[int, str]:
         """Return the connected nodes and their times of connection, which change when a site restarts."""
-        return {node.node_id: node.last_activated_at for node in _retried(self._grid.get_nodes)}
+        nodes = _retried(self._grid.get_nodes)
+        return {node.node_id: node.last_activated_at for node in nodes if self._accepts(node.node_id)}
+
+    def _accepts(self, node: int) -> bool:
+        return self._nodes is None or node in self._nodes
 
     def send(self, messages: Iterable[Message]) -> dict[str, int]:
         """Send messages; return their numbers and nodes, without those that Flower did not accept."""
@@ -82,6 +87,8 @@ class Transport:
         now = time.monotonic()
         end, look_around = now + timeout, now + _LOOK_AROUND
         while (waiting or lost) and now < end:
+            waiting = {number: node for number, node in waiting.items() if self._accepts(node)}
+            lost = {node: at for node, at in lost.items() if self._accepts(node)}
             for node, reply in self.collect(waiting).items():
                 if is_lost(reply) and patience:
                     lost[node] = self.lost_since[node] = now
@@ -104,7 +111,7 @@ class Transport:
             if waiting or lost:
                 time.sleep(_PAUSE)
             now = time.monotonic()
-        return answers
+        return {node: reply for node, reply in answers.items() if self._accepts(node)}
 
 
 def _retried(call: Callable[[], _Result]) -> _Result:

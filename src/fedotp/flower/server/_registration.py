@@ -167,7 +167,10 @@ class Registry:
             if node not in self.nodes:
                 raise FedotpError("a site has connected with an unregistered key")
             self._require_participant(self.nodes[node])
-            known = next(member for member in self.members if member.name == self.nodes[node])
+            known = next((member for member in self.members if member.name == self.nodes[node]), None)
+            if known is None:  # its key was signed during the run
+                known = Member(self.nodes[node])
+                self.members.append(known)
         if known is None:
             known = Member("")
             self.newcomers.append(known)
@@ -288,7 +291,8 @@ class Registration:
                 if member.state not in (State.UNKNOWN, State.REFUSED):
                     record("disconnected", site=member.called)
                 member.gone = time.monotonic() if lost is None else lost
-                member.node, member.came, member.state = None, "", State.UNKNOWN
+                refused = self.registry.nodes is not None and member.node not in self.registry.nodes
+                member.node, member.came, member.state = None, "", State.REFUSED if refused else State.UNKNOWN
         self.registry.newcomers = [member for member in self.registry.newcomers if member.node is not None]
         hellos = [self._hello(member) for member in self.registry.everyone if self._is_next(member)]
         self._waiting |= self.transport.send(hellos)

@@ -73,7 +73,7 @@ def serve(
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
     registration = Registration(
-        Transport(grid, registry.name_of), registry, agreement, new_counts=settings.allow_new_counts
+        Transport(grid, registry.name_of, nodes), registry, agreement, new_counts=settings.allow_new_counts
     )
     registration.gather(settings, interrupt)
     federation = _federation(config, directory, registration, settings, public_keys)
@@ -116,7 +116,11 @@ def resume_serving(
                 f"{agreement.backbone[:12]}; install the original file"
             )
         registration = Registration(
-            Transport(grid, registry.name_of), registry, agreement, begun=True, new_counts=settings.allow_new_counts
+            Transport(grid, registry.name_of, nodes),
+            registry,
+            agreement,
+            begun=True,
+            new_counts=settings.allow_new_counts,
         )
         with directory.reading():
             progress, n_averages = _recall(directory, registry)
@@ -293,7 +297,7 @@ def run_server(
     if held and settings.min_sites > len(names):
         raise FedotpError(
             f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
-            "decrease it, or register more sites with `fedotp keys add`"
+            "decrease it, or sign the requests of more sites with `fedotp keys sign`"
         )
     if resume is not None:
         path = RunDirectory.open(resume).path
@@ -315,7 +319,7 @@ def run_server(
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
-                known["public_keys"] = held.sites if held else None
+                known["public_keys"] = link.public_keys
                 if resume is not None:
                     return resume_serving(grid, resume, settings, **known)
                 return serve(grid, config, settings, path, classes=classes, **known)

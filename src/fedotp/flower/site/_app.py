@@ -29,7 +29,7 @@ from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._events import record, recording_life
 from fedotp.flower._log import log_encoding, start_logging
 from fedotp.flower._wire import digest_of, from_record, to_record
-from fedotp.flower.keys import SiteKeys
+from fedotp.flower.keys import ExpiryWarnings, SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.records import security_log
 from fedotp.flower.secure import Session, SiteSession
@@ -264,6 +264,7 @@ def run_site(
             return app(message, context)
 
     node = SuperNode(server, keys, settings.state)
+    expiry = None if keys is None else ExpiryWarnings(log, keys.certificates)
     executor = Executor(node.address, node.secret, answer)
     stopping = partial(log.info, "stopping after the request in progress; press Ctrl-C again to stop immediately")
     log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
@@ -275,6 +276,8 @@ def run_site(
         try:
             while not stop.wanted:
                 node.require_accepted()
+                if expiry is not None:
+                    expiry.check()
                 executor.step()
         except KeyboardInterrupt:
             log.info("stopped; the server will repeat the request in progress")

@@ -126,8 +126,8 @@ class SecureSums:
             held = SiteKeys.read(Path(self._keys)) if self._keys else None
             if held is None or held.peers is None:
                 if self._policy.secure_sums:
-                    raise refusal("this site has no peers.toml to check other sites by; ask the coordinator for it")
-                log.warning("no peers.toml: the identities of the other sites are unverified")
+                    raise refusal("this site has no peers.crt to check other sites by; ask the coordinator for it")
+                log.warning("no peers.crt: the identities of the other sites are unverified")
             self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
         return self._identity
 

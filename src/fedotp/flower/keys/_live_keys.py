@@ -1,0 +1,97 @@
+"""Keys of a running process: the server reads its folder again when files change; both sides warn before expiry."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from cryptography import x509
+
+from fedotp.errors import FedotpError
+from fedotp.flower.keys._certificates import load_certificate
+from fedotp.flower.keys._read_keys import ServerKeys, Sites, current_time, read_revoked
+
+_SOON = timedelta(days=30)
+_DAY = 86_400.0  # seconds between warnings
+
+
+class LiveKeys:
+    """The server's keys and which sites they accept now; not thread-safe.
+
+    `accepted` are the public keys of sites by name; `refused` the names of sites and reasons by public key.
+    """
+
+    def __init__(self, held: ServerKeys, log: logging.Logger) -> None:
+        self.held, self._log = held, log
+        self._folder = held.ca.parent
+        self._stamp = self._stamped()
+        self.accepted, self.refused = held.sites, held.listed.refused(current_time())
+        self._expiry = ExpiryWarnings(log, lambda: self.held.certificates())
+
+    def refresh(self) -> bool:
+        """Read changed files, and apply the current time; return True if anything has changed.
+
+        After an error the old keys stay. A certificate that was revoked once stays revoked, whatever the files contain.
+        """
+        stamp = self._stamped()
+        has_changed = stamp != self._stamp
+        if has_changed:
+            self._stamp = stamp
+            self._read()
+        before, self.accepted = self.accepted, self.held.sites
+        self.refused = self.held.listed.refused(current_time())
+        for name in before.keys() | self.accepted.keys():
+            if name not in self.accepted:
+                why = self.refused.get(before[name], ("", "it has no certificate any more"))[1]
+                self._log.warning("site %s is refused from now on: %s", name, why)
+            elif before.get(name) != self.accepted[name]:
+                self._log.info("site %s is accepted from now on", name)
+        self._expiry.check()
+        return has_changed or before != self.accepted
+
+    def _read(self) -> None:
+        revoked = self.held.listed.revoked
+        try:
+            fresh = ServerKeys.read(self._folder)
+        except FedotpError as error:
+            self._log.error("%s; continuing with the keys read before", error)
+            fresh = self.held
+            with suppress(FedotpError):
+                revoked |= read_revoked(self._folder / "revoked.crl", load_certificate(fresh.ca))
+        listed = Sites(fresh.listed.certificates, fresh.listed.revoked | revoked)
+        self.held = replace(fresh, listed=listed)
+
+    def _stamped(self) -> list[tuple[int, ...]]:
+        """Return what changes when a file of the folder is written."""
+        stamps: list[tuple[int, ...]] = []
+        for name in ("ca.crt", "server.crt", "server.key", "sites.crt", "revoked.crl"):
+            with suppress(OSError):
+                status = (self._folder / name).stat()
+                stamps.append((status.st_mtime_ns, status.st_size, status.st_ino))
+        return stamps
+
+
+class ExpiryWarnings:
+    """Warns on the first call, and then once a day, of certificates that expire within 30 days."""
+
+    def __init__(self, log: logging.Logger, certificates: Callable[[], Iterable[tuple[str, x509.Certificate]]]) -> None:
+        self._log, self._certificates = log, certificates
+        self._next = 0.0
+
+    def check(self) -> None:
+        """Warn if it is time."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _DAY
+        now = current_time()
+        try:
+            for what, certificate in self._certificates():
+                end = certificate.not_valid_after_utc
+                if end - now < _SOON:
+                    self._log.warning(
+                        "%s expires on %s, in %d days; renew it", what, f"{end:%Y-%m-%d}", (end - now).days
+                    )
+        except (FedotpError, OSError) as error:
+            self._log.warning("cannot check when certificates expire: %s", error)
