@@ -143,8 +143,8 @@ def _private() -> dict[str, float]:
     clip = CLIP.random(CONFIGS["ViT-B/16"]).to("cuda")
     data = _data(clip.config, 10, 59, n_classes=37, n_test=10, device="cuda")
     rounds = {}
-    for name, unit in (("plain", "none"), ("private", "example")):
-        settings = Settings(RoundSettings(local_epochs=1), privacy=PrivacySettings(unit, noise=1.0))
+    for name, privacy in (("plain", PrivacySettings()), ("private", PrivacySettings("example", noise=1.0))):
+        settings = Settings(RoundSettings(local_epochs=1), privacy=privacy)
         rounds[name] = _waiting(Simulator(FedOTP(), _task(clip, 37), data, settings).run_round)
     seconds = medians(rounds, repeats=3)
     figures = {f"ViT-B/16, 37 classes, 10 clients, an epoch, {name}, seconds": value for name, value in seconds.items()}

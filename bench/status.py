@@ -82,7 +82,9 @@ def _watch(path: Path, server: Any, page: str) -> dict[str, float]:
     """Poll during the rounds of polled blocks until the server ends."""
     import httpx
 
-    polls, memory, end = [], {}, time.monotonic() + _PATIENCE
+    polls: list[float] = []
+    memory: dict[int, float] = {}
+    end = time.monotonic() + _PATIENCE
     with httpx.Client() as client:
         while server.poll() is None:
             if time.monotonic() > end:

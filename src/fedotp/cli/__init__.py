@@ -49,7 +49,7 @@ _PANELS = {
     "Use": ("predict", "serve", "export", "calibrate", "join"),
     "Data": ("data", "weights"),
     "Federate": ("keys", "server", "client"),
-    "Trust": ("audit", "forget", "dossier", "log"),
+    "Trust": ("audit", "forget", "dossier", "log", "verify"),
 }
 """All commands, in the order of `fedotp --help`."""
 _WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}  # variables that control how OpenMP threads wait
@@ -106,6 +106,7 @@ app = typer.Typer(
 )
 for module in (demo, advise, run, many, report, figures, predict, serve, bundles, join, server, client, audit, leaving):
     app.add_typer(module.app)  # its commands
+app.add_typer(records.app)
 data.app.add_typer(tokens.app)  # `fedotp data encode` and `fedotp data cache`
 for group in (paper, runs, data, weights, keys):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

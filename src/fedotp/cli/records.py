@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
+from fedotp.cli import _complete
 from fedotp.cli.show import SOME_FAILED
 
 app = typer.Typer()
@@ -29,6 +30,35 @@ def check(
     events = ", ".join(f"{n} {event}" for event, n in sorted(found.events.items()))
     when = f", {min(found.times)} to {max(found.times)}: {events}" if found.times else ""
     print(f"valid: {found.n_lines} lines{when}")
+
+
+@app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(help="Directory of a run of real sites.", autocompletion=_complete.runs)],
+    logs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[LOG]...", help="Transcripts of its sites: RUN.jsonl in transcripts/ of --state."),
+    ] = None,
+) -> None:
+    """Verify a run of real sites: its transcript, files and signatures.
+
+    All aggregations are repeated from their recorded inputs, and must give
+    the same parameters, bit for bit. With transcripts of sites: what each
+    sent and received is what the server has recorded.
+
+    \b
+    Examples:
+      fedotp verify runs/skin
+      fedotp verify runs/skin north/transcripts/*.jsonl
+    """
+    from fedotp.flower.server import verify_run
+
+    found = verify_run(run, logs or [])
+    _print([], found.notes, found.wrong)
+    print(
+        f"valid: {found.repeated} of {found.rounds} rounds repeated, {found.statements} statements of "
+        f"{len(found.sites)} sites, {found.files} files"
+    )
 
 
 def _print(facts: list[str], notes: list[str], wrong: list[str]) -> None:

@@ -34,6 +34,7 @@ COLUMNS = ("row", "label", "predicted", "loss")  # of predictions
 # steps of a secure sum: queries to sites, and their fields
 KEYS, SHARES, SURVIVORS, SIGNATURES = "secure_keys", "secure_shares", "secure_survivors", "secure_signatures"
 SESSION = "session"
+SIGNATURE = "signature"  # of the statement about an update
 MARKS = "marks"
 MASKED = "masked"
 

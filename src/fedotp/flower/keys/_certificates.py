@@ -241,7 +241,15 @@ class KeyIdentity:
     def __init__(self, key: Path | None, peers: Mapping[str, str] | None) -> None:
         """Without `key`, signatures are empty; without `peers`, public keys by name, all signatures are accepted."""
         self._key = key
-        self._peers = peers
+        self.peers = peers
+
+    @property
+    def public(self) -> str:
+        """The public key in OpenSSH format; "" without key."""
+        if self._key is None:
+            return ""
+        form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        return load_key(self._key).public_key().public_bytes(*form).decode()
 
     def sign(self, statement: bytes) -> bytes:
         """Sign with ECDSA on P-384 with SHA-384, like the site's requests."""
@@ -249,11 +257,11 @@ class KeyIdentity:
 
     def check(self, name: str, statement: bytes, signature: bytes) -> None:
         """Raise FedotpError if a signature was not made with the key of the site `name`."""
-        if self._peers is None:
+        if self.peers is None:
             return
-        if name not in self._peers:
+        if name not in self.peers:
             raise FedotpError(f"unknown key of site {name!r}; ask the coordinator for a new peers.crt")
-        public = serialization.load_ssh_public_key(self._peers[name].encode())
+        public = serialization.load_ssh_public_key(self.peers[name].encode())
         try:
             assert isinstance(public, ec.EllipticCurvePublicKey)  # checked by Sites.read
             public.verify(signature, statement, _HOW)

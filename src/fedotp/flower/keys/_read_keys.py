@@ -36,7 +36,8 @@ from fedotp.flower.keys._certificates import (
     public_text,
 )
 
-REVOKED, EXPIRED = "this key is revoked", "the certificate of this key has expired"
+REVOKED = "this key is revoked"
+EXPIRED = "the certificate of this key has expired"
 """Reasons why the server refuses a site's key."""
 
 Fact = tuple[str, str, str]  # object, fingerprint, remark

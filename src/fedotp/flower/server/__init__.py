@@ -7,5 +7,6 @@ from fedotp.flower.server._server_settings import ServerSettings as ServerSettin
 
 if TYPE_CHECKING:
     from fedotp.flower.server._serve import run_server as run_server
+    from fedotp.flower.server._verify import verify_run as verify_run
 
 __getattr__, __dir__ = lazy_face(__name__)

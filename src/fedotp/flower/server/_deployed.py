@@ -1,8 +1,9 @@
 """The server of a real federation: the simulator's rounds, with sites that connect, disconnect and fail."""
 
+import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,20 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Ints, OnImages, Progress, RoundReport, Settings
 from fedotp.federation.clients import KeptRows
-from fedotp.federation.server import Server, Updates
+from fedotp.federation.server import Server
 from fedotp.federation.testing import Evaluation, Predictions, View
 from fedotp.flower._events import record
-from fedotp.flower._wire import digest_of
+from fedotp.flower._wire import SIGNATURE, digest_of, facts_of
 from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.server._registration import Fault, Member, Registration
+from fedotp.flower.records import Transcript
+from fedotp.flower.server._registration import Fault, Member, Registration, UpdateRefusedError
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._secure_rounds import SecureRounds
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.flower.server._updates import Intake, ReportedPrivacy, Update, reported_scores
+from fedotp.flower.server._updates import Intake, ReportedPrivacy, reported_scores, shorten, stacked
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases
+from fedotp.runs.directory import metrics_line
 from fedotp.runs.watch import Observer
 
 log = logging.getLogger("fedotp.server")
@@ -48,7 +51,7 @@ class Deployed(Observer):
     ) -> None:
         """Make a federation of the sites in `registration`, which must be ready.
 
-        `releases` are the private averages published before; `identity` checks sites' signatures in secure sums;
+        `releases` are the private averages published before; `identity` checks sites' signatures;
         a resumed run began with `n_sites` sites. `on_save` is called before each checkpoint.
         """
         self.config = config
@@ -62,6 +65,10 @@ class Deployed(Observer):
         self.kept = KeptRows({}, self.n_sites)  # empty: sites store their private parameters themselves
         self._task = task
         self._on_save = on_save
+        self._options, self._identity = settings, identity
+        self._transcript: Transcript
+        self._statements: dict[int, dict[str, Any]] = {}  # of this round, by the sites' numbers
+        self._released: Parameters = {}  # the private average of this round
         self._requests = Requests(config, task, registration, settings, self.n_sites)
         privacy = self.settings.privacy
         self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
@@ -71,13 +78,15 @@ class Deployed(Observer):
             self._privacy = Mechanism(privacy, n_expected, releases)
         elif privacy.of_steps:
             self._privacy = ReportedPrivacy(self.settings, self.registry)
-        release = self._privacy.release if isinstance(self._privacy, Mechanism) else None
+        release = self._release if isinstance(self._privacy, Mechanism) else None
         self.server = Server(self.method, task, self.settings, self.n_sites, n_expected, release=release)
         self.server.params = {name: value.cpu() for name, value in self.server.params.items()}
         self._is_out_of_budget = False
         if settings.secure and (self.method.knows_clients(task) or not self.server.params):
             raise FedotpError(f"secure sums are incompatible with {self.method.title}: its server computes no average")
-        self._sums = SecureRounds(self._requests, self._intake, registration, identity) if settings.secure else None
+        self._sums: SecureRounds | None = None
+        if settings.secure:
+            self._sums = SecureRounds(self._requests, self._intake, registration, identity, self._state)
 
     # The interface to a run --------------------------------------------------------------------------------
 
@@ -120,6 +129,18 @@ class Deployed(Observer):
         if self._on_save:
             self._on_save()
         Checkpoint.write(path, self, progress)
+        self._transcript.saved(self.round)
+
+    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
+        """Begin or continue the transcript of the run."""
+        self._transcript = Transcript(path, self.registration.agreement, self._identity)
+        limits = {"max_times": self._options.max_times, "max_images": self._options.max_images}
+        n_members = len(self.registry.participants)
+        self._transcript.start(round_, params=digest_of(self.server.params), members=n_members, **limits)
+
+    def on_end(self, path: Path) -> None:
+        """End the transcript of a complete or interrupted run."""
+        self._transcript.saved(self.round, at_end=True)
 
     def on_interrupt(self) -> None:
         """Stop waiting for sites: the user has stopped the server."""
@@ -180,16 +201,21 @@ class Deployed(Observer):
                 raise KeyboardInterrupt
             if not answers:
                 log.warning("round %d: none of %d sites answered; retrying", self.round + 1, len(present))
-        updates, faults = self._intake.updates(present, answers, self._expected_upload)
+        updates, faults = self._intake.updates(present, answers, self._untrained, self._state)
         faults |= self._absent(asked, present)
         for number, fault in faults.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], fault)
             self.registry.members[number].fail(fault)
-        shortened = self._intake.shorten(updates)
+        inputs = {f"{n}.{key}": value for n, update in updates.items() for key, value in update.prompts.items()}
+        shortened = {} if isinstance(self._privacy, Mechanism) else shorten(updates, self._options.max_times)
         for number, how in shortened.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], how)
             self.registry.members[number].shortened += 1
-        averaged = self._accept(updates)
+        accepted = self.server.accept(stacked(updates), self.round)
+        if accepted.why_not and self.server.params:
+            log.warning("round %d: no average: %s", self.round + 1, accepted.why_not)
+        if isinstance(self._privacy, Mechanism):
+            inputs, self._released = {f"release.{key}": value for key, value in self._released.items()}, {}
         self.round += 1
         for number, update in updates.items():
             self.registry.members[number].accepted = self.round
@@ -209,14 +235,27 @@ class Deployed(Observer):
             bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
             n_images=n_images,
             shortened={self.names[number]: how for number, how in shortened.items()},
-            averaged=averaged,
+            averaged=accepted.chosen,
+            inputs=inputs,
+            weights={number: update.n_examples for number, update in updates.items()},
         )
 
     @property
     def _run(self) -> str:
         return self.registration.agreement.run
 
-    def _report(self, start: float, asked: Ints, answered: Ints, faults: dict[int, Fault], **more: Any) -> RoundReport:
+    def _report(
+        self,
+        start: float,
+        asked: Ints,
+        answered: Ints,
+        faults: dict[int, Fault],
+        *,
+        inputs: Parameters,
+        weights: Mapping[int, int],
+        weight: int = 0,
+        **more: Any,
+    ) -> RoundReport:
         report = RoundReport(
             round=self.round,
             sampled=np.asarray(asked, np.int64),
@@ -228,6 +267,7 @@ class Deployed(Observer):
             **more,
         )
         self._record(report, [self.names[number] for number, fault in faults.items() if fault.refused])
+        self._transcribe(report, inputs, weights, weight)
         return report
 
     def _record(self, report: RoundReport, refused: list[str]) -> None:
@@ -253,6 +293,39 @@ class Deployed(Observer):
         if isinstance(self._privacy, Mechanism):
             record("release", what="private average", **which, digest=digest)
 
+    def _transcribe(self, report: RoundReport, inputs: Parameters, weights: Mapping[int, int], weight: int) -> None:
+        """Append a round to the transcript; `weight` is that of a secure sum."""
+        sites = {
+            self.names[n]: {"number": n, **self._statements[n], "weight": weight_} for n, weight_ in weights.items()
+        }
+        facts = report.as_dict()
+        self._transcript.round(
+            self.round,
+            inputs,
+            sites=sites,
+            weight=weight,
+            agreed={member.name: member.agreed for member in self.registry.members},
+            params=digest_of(self.server.params),
+            metrics=hashlib.sha256(metrics_line({"kind": "round", **facts})).hexdigest(),
+            **{key: facts[key] for key in ("faults", "shortened", "averaged", "epsilon") if key in facts},
+        )
+        self._statements = {}
+
+    def _state(self, number: int, update: str, images: int, reply: Message) -> None:
+        """Check the signed statement of a site about its update, and keep it for the transcript."""
+        order, name = digest_of(self._requests.payloads.sent(number, self.server.params)), self.names[number]
+        try:
+            signature = facts_of(reply).get(SIGNATURE)
+            self._statements[number] = self._transcript.check(name, self.round + 1, order, update, images, signature)
+        except FedotpError as error:
+            raise UpdateRefusedError(str(error)) from None
+
+    def _release(self, *given: Any) -> Parameters:
+        """Compute the private average, and keep it for the transcript."""
+        assert isinstance(self._privacy, Mechanism)
+        self._released = self._privacy.release(*given)
+        return self._released
+
     def _count_steps(self, number: int, reported: int | None) -> None:
         if isinstance(self._privacy, ReportedPrivacy):
             self._privacy.count(self.registry.members[number], reported)
@@ -260,16 +333,17 @@ class Deployed(Observer):
     def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
         """Run one round of which the server sees only the sum."""
         start, least = time.perf_counter(), self.settings.federation.min_clients
-        asked, present, opened = sums.run(self.round, self.server.params, self._expected_upload, least)
+        asked, present, opened = sums.run(self.round, self.server.params, self._untrained, least)
         faults = opened.faults | self._absent(asked, present)
         for number, fault in faults.items():
             self.registry.members[number].fail(fault)
-        average = opened.average
+        average, inputs = opened.average, {}
         if average is None:
             n = len(opened.survivors)
             log.warning("round %d: no average: %d updates, fewer than %d", self.round + 1, n, least)
         else:
             values = {name: torch.from_numpy(value) for name, value in average.values.items()}
+            inputs = {f"sum.{name}": value for name, value in values.items()}
             self.server.accept_average(values, values, average.weight)
             if on_images:
                 on_images(average.n_images)
@@ -289,24 +363,16 @@ class Deployed(Observer):
             bytes_up=opened.bytes_up,
             n_images=0 if average is None else average.n_images,
             known_loss=float("nan") if average is None else average.loss,
+            inputs=inputs,
+            weights={n: self._statements[n]["images"] for n in opened.survivors},
+            weight=0 if average is None else average.weight,
         )
 
     def _absent(self, asked: Ints, present: Sequence[Member]) -> dict[int, Fault]:
         return {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
 
-    def _expected_upload(self, number: int) -> Parameters:
-        return self._requests.expected_upload(number, self.round, self.server.params)
-
-    def _accept(self, updates: dict[int, Update]) -> Ints | None:
-        """Pass the updates to the server; return the sites whose updates a robust rule chose."""
-        numbers = sorted(updates)
-        prompts = [updates[number].prompts for number in numbers]
-        uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]} if prompts else {}
-        weights = torch.tensor([updates[number].n_examples for number in numbers])
-        accepted = self.server.accept(Updates(torch.tensor(numbers), uploads, weights), self.round)
-        if accepted.why_not and self.server.params:
-            log.warning("round %d: no average: %s", self.round + 1, accepted.why_not)
-        return accepted.chosen
+    def _untrained(self, number: int) -> Parameters:
+        return self._requests.payloads.untrained(number, self.round, self.server.params)
 
     # Evaluation --------------------------------------------------------------------------------------------
 

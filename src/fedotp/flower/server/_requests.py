@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,36 @@ from fedotp.flower._events import record
 from fedotp.flower._wire import digest_of, to_record
 from fedotp.flower.server._registration import Member, Registration, State
 from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.methods import Batch, Parameters, Task
+from fedotp.methods import Batch, Method, Parameters, Task
 
 log = logging.getLogger("fedotp.server")
 
 _PAUSE = 1.0
 _REMIND = 30.0  # seconds between log lines about missing sites
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """The parameters in messages, of a run that began with `n_sites` sites; they have no client axis."""
+
+    method: Method
+    task: Task
+    seed: int
+    n_sites: int
+
+    def sent(self, number: int, server: Parameters) -> Parameters:
+        """Return the parameters that the server sends to a site."""
+        known = torch.tensor([number]) if number < self.n_sites else None
+        return {name: value[0] for name, value in self.method.send(server, known, 1).items()}
+
+    def untrained(self, number: int, round_: int, server: Parameters) -> Parameters:
+        """Compute a site's update without training: its names, shapes and types."""
+        private = {name: value.cpu() for name, value in self.method.private(self.task).items()}
+        received = _with_axis(self.sent(number, server))
+        params = self.method.start(received, _with_axis(private))
+        params |= self.method.statistics(self.task, params, Batch.of_no_images(self.task))
+        chance = [draws(self.seed, "upload", round_, number)]
+        return {name: value[0] for name, value in self.method.upload(params, received, chance).items()}
 
 
 class Requests:
@@ -33,10 +58,10 @@ class Requests:
     ) -> None:
         """Prepare requests of a run that began with `n_sites` sites."""
         self.is_stopping = False
-        self._settings, self._method, self._task = config.settings, config.method, task
+        self._settings = config.settings
         self._registration, self._registry = registration, registration.registry
         self._options = settings
-        self._n_sites = n_sites
+        self.payloads = Payloads(config.method, task, config.seed, n_sites)
         self._n_trainable = n_sites if config.method.knows_clients(task) else None
 
     # Sampling ------------------------------------------------------------------------------------------------------
@@ -129,15 +154,6 @@ class Requests:
         """Send and wait for at most `round_timeout`; return the answers by node."""
         return self._registration.transport.exchange(messages, self._options.round_timeout, self._options.wait)
 
-    def expected_upload(self, number: int, round_: int, server: Parameters) -> Parameters:
-        """Compute a site's update without training (no client axis): its names, shapes and types."""
-        private = {name: value.cpu() for name, value in self._method.private(self._task).items()}
-        received = _with_axis(self.sent_to(number, server))
-        params = self._method.start(received, _with_axis(private))
-        params |= self._method.statistics(self._task, params, Batch.of_no_images(self._task))
-        chance = [draws(self._settings.seed, "upload", round_, number)]
-        return {name: value[0] for name, value in self._method.upload(params, received, chance).items()}
-
     def _order(
         self, member: Member, kind: str, fields: Mapping[str, Any], round_: int, server: Parameters | None
     ) -> Message:
@@ -145,7 +161,7 @@ class Requests:
         config = ConfigRecord({**fields, wire.NUMBER: number, wire.ACCEPTED: member.accepted})
         agreement.put(config)
         content = RecordDict({wire.CONFIG: config})
-        sent = None if server is None else self.sent_to(number, server)
+        sent = None if server is None else self.payloads.sent(number, server)
         if sent is not None:
             content[wire.ARRAYS] = to_record(sent)
         assert member.node is not None
@@ -153,11 +169,6 @@ class Requests:
         digest = "" if sent is None else digest_of(sent)
         record("order", kind=kind.removeprefix("query."), site=member.name, **facts, digest=digest)
         return Message(content, dst_node_id=member.node, message_type=kind, group_id=str(round_ + 1))
-
-    def sent_to(self, number: int, server: Parameters) -> Parameters:
-        """Return the parameters that the server sends to a site, without client axis."""
-        known = torch.tensor([number]) if number < self._n_sites else None
-        return {name: value[0] for name, value in self._method.send(server, known, 1).items()}
 
 
 def _with_axis(params: Parameters) -> Parameters:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import Message
 
 from fedotp.errors import FedotpError
@@ -22,7 +23,7 @@ from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import Advert, Average, SealedShares, ServerSession, Session, VoidSumError
 from fedotp.flower.server._registration import Fault, Member, Registration, Registry
 from fedotp.flower.server._requests import Requests
-from fedotp.flower.server._updates import Intake
+from fedotp.flower.server._updates import Intake, OnStatement
 from fedotp.methods import Parameters
 
 log = logging.getLogger("fedotp.server")
@@ -58,13 +59,14 @@ class SecureRound:
         weights: Mapping[int, int],
         server: Parameters,
         expected: Parameters,
+        on_statement: OnStatement,
     ) -> None:
         """Site `number` weighs at most `weights[number]` images; `expected` has the shapes of an update."""
         self._requests, self._registry, self._round = requests, registry, round_
-        self._weights, self._server = weights, server
+        self._weights, self._server, self._on_statement = weights, server, on_statement
         like = {name: value.cpu().numpy() for name, value in expected.items()}
         assert agreement.secure is not None
-        prompts = {digest_of(requests.sent_to(number, server)) for number in weights}
+        prompts = {digest_of(requests.payloads.sent(number, server)) for number in weights}
         if len(prompts) > 1:
             raise FedotpError("secure sums require a method whose server sends the same prompt to all sites")
         session = Session(
@@ -155,7 +157,9 @@ class SecureRound:
         if record is None or wire.MASKED not in record:
             raise FedotpError("the answer contains no masked values")
         masked = read_array("masked values", record[wire.MASKED], 8 * self._sum.n_values)
-        self._sum.take_masked(number, np.asarray(masked))
+        update = digest_of({wire.MASKED: torch.from_numpy(masked.view(np.int64))})
+        self._on_statement(number, update, self._sum.cohort.adverts[number].weight, reply)
+        self._sum.take_masked(number, masked)
 
     def _take_signature(self, number: int, reply: Message) -> None:
         signature = facts_of(reply).get(wire.SURVIVORS)
@@ -170,8 +174,16 @@ class SecureRound:
 class SecureRounds:
     """The secure sums of a run with the sites of `registration`."""
 
-    def __init__(self, requests: Requests, intake: Intake, registration: Registration, identity: KeyIdentity) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        intake: Intake,
+        registration: Registration,
+        identity: KeyIdentity,
+        on_statement: OnStatement,
+    ) -> None:
         """`identity` checks the signatures of sites that have keys."""
+        self._on_statement = on_statement
         self._requests, self._intake, self._registration, self._identity = requests, intake, registration, identity
         self._registry = registration.registry
         self.sums = self.voids = 0
@@ -200,6 +212,7 @@ class SecureRounds:
                 weights,
                 server,
                 expected(next(iter(weights))),
+                self._on_statement,
             )
             try:
                 opened = attempt.run(present, least)

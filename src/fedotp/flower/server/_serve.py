@@ -71,7 +71,7 @@ def serve(
     directory.require_new()
     require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
-    agreement = _agreement(config, uuid.uuid4().hex, classes, settings)
+    agreement = agreement_of(config, uuid.uuid4().hex, classes, settings)
     registration = Registration(
         Transport(grid, registry.name_of, nodes), registry, agreement, new_counts=settings.allow_new_counts
     )
@@ -108,7 +108,7 @@ def resume_serving(
         require_summable(config, settings, len(names))
         directory.require_same_code(config.method)
         registry = _known_sites(manifest, names, nodes, without=config.federation.without)
-        agreement = _agreement(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
+        agreement = agreement_of(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
         before = manifest["backbone"]
         if before["digest"] != agreement.backbone:
             raise FedotpError(
@@ -230,7 +230,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
     return progress, averages
 
 
-def _agreement(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
+def agreement_of(config: Config, run: str, classes: tuple[str, ...], settings: ServerSettings) -> Agreement:
     clip = load_backbone(config.backbone.source, config.compute.device)
     config = replace(config, federation=replace(config.federation, without=()))  # hide removed sites from the others
     terms = Terms(float(settings.secure_threshold), settings.secure_range) if settings.secure else None

@@ -17,14 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from flwr.app import Message, MetricRecord
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import METRICS, Settings
+from fedotp.federation.server import Updates
 from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.flower import _wire as wire
-from fedotp.flower._wire import facts_of, from_record, read_array, untrusted_input
+from fedotp.flower._wire import digest_of, facts_of, from_record, read_array, untrusted_input
 from fedotp.flower.server._registration import Fault, Member, Registry, UpdateRefusedError
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Parameters
@@ -34,14 +36,17 @@ log = logging.getLogger("fedotp.server")
 
 _MOST = 1e9  # upper limit of images and losses
 
+OnStatement = Callable[[int, str, int, Message], None]
+"""Takes a site's number, the digest of its update, its weight and its answer; raises for an invalid signature."""
+
 
 @dataclass(frozen=True, eq=False)
 class Update:
     """A site's valid answer.
 
     `start` are its prompts before training, `moved` their distance from `start`. `loss` is nan if the site does not
-    share it; `n_examples` is its weight in the average. `steps` is the site's total number of noisy training steps, for
-    privacy of images.
+    share it; `n_examples` is its weight in the average, `reported` before limits. `steps` is the site's total number of
+    noisy training steps, for privacy of images.
     """
 
     prompts: Parameters
@@ -50,6 +55,7 @@ class Update:
     loss: float
     n_examples: int
     n_images: int
+    reported: int = 0
     steps: int = 0
 
 
@@ -77,6 +83,7 @@ def checked_update(reply: Message, expected: Parameters, member: Member, most_im
                 loss=_number(metrics, wire.LOSS) if wire.LOSS in metrics else float("nan"),
                 n_examples=min(int(n_examples), member.agreed, most_images),
                 n_images=int(_number(metrics, wire.IMAGES, least=0)),
+                reported=int(n_examples),
                 steps=int(_number(metrics, wire.STEPS, least=0)) if wire.STEPS in metrics else 0,
             )
     except FedotpError as error:
@@ -175,7 +182,11 @@ class Intake:
         self._capped: dict[str, int] = {}
 
     def updates(
-        self, present: Iterable[Member], answers: Mapping[int, Message], expected: Callable[[int], Parameters]
+        self,
+        present: Iterable[Member],
+        answers: Mapping[int, Message],
+        expected: Callable[[int], Parameters],
+        on_statement: OnStatement,
     ) -> tuple[dict[int, Update], dict[int, Fault]]:
         """Return the valid updates, and the faults of the other sites, by the sites' numbers.
 
@@ -191,11 +202,11 @@ class Intake:
                 continue
             try:
                 update = checked_update(reply, expected(number), member, most)
+                if update is not None:  # else the site has no training images
+                    on_statement(number, digest_of(update.prompts), update.reported, reply)
+                    updates[number] = update
             except FedotpError as error:
                 faults[number] = Fault.of(error)
-                continue
-            if update is not None:  # else the site has no training images
-                updates[number] = update
         return updates, faults
 
     def most_images(self) -> int:
@@ -212,19 +223,27 @@ class Intake:
                 )
         return most
 
-    def shorten(self, updates: dict[int, Update]) -> dict[int, str]:
-        """Clip, in place, updates that are much longer than the others of the round; return a message for each."""
-        if self._alike:
-            return {}
-        moved = [update.moved for update in updates.values()]
-        shortened = {}
-        for number, update in updates.items():
-            most = furthest(moved, length(update.start), self._options.max_times)
-            if update.moved > most:
-                updates[number] = replace(update, prompts=clipped(update.prompts, update.start, most))
-                times = f"--max-times {self._options.max_times:g}"
-                shortened[number] = f"update of norm {update.moved:.3g} clipped to {most:.3g} ({times})"
-        return shortened
+
+def shorten(updates: dict[int, Update], max_times: float) -> dict[int, str]:
+    """Clip, in place, updates that are much longer than the others of the round; return a message for each."""
+    moved = [update.moved for update in updates.values()]
+    shortened = {}
+    for number, update in updates.items():
+        most = furthest(moved, length(update.start), max_times)
+        if update.moved > most:
+            updates[number] = replace(update, prompts=clipped(update.prompts, update.start, most))
+            times = f"--max-times {max_times:g}"
+            shortened[number] = f"update of norm {update.moved:.3g} clipped to {most:.3g} ({times})"
+    return shortened
+
+
+def stacked(updates: Mapping[int, Update]) -> Updates:
+    """Return the updates of a round, by the sites' numbers, as the server averages them."""
+    numbers = sorted(updates)
+    prompts = [updates[number].prompts for number in numbers]
+    uploads = {name: torch.stack([each[name] for each in prompts]) for name in prompts[0]} if prompts else {}
+    weights = torch.tensor([updates[number].n_examples for number in numbers])
+    return Updates(torch.tensor(numbers), uploads, weights)
 
 
 def median(values: Iterable[float]) -> float:

@@ -46,6 +46,9 @@ _FAILED = "internal error; see the site's log"
 app = ClientApp()
 
 
+Order = tuple[Agreement, int, int, int, Parameters]
+"""Agreement, the site's number, round, last accepted round, and received parameters."""
+
 Work = Callable[[Site, Agreement, Message], RecordDict]
 
 
@@ -87,15 +90,18 @@ def train(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Train for a round and send the update, which contains no private parameters."""
     order = _order(site, agreement, message)
     if agreement.secure is not None:
-        return RecordDict({wire.ARRAYS: ArrayRecord({wire.MASKED: Array(_masked(site, _config(message), order))})})
+        return _masked(site, _config(message), order)
     done = site.train(*order)
-    record("update", run=agreement.run, round=order[2], weight=done.n_examples, digest=digest_of(done.update))
+    digest = digest_of(done.update)
+    record("update", run=agreement.run, round=order[2], weight=done.n_examples, digest=digest)
     metrics = MetricRecord({wire.EXAMPLES: done.n_examples, wire.IMAGES: done.n_images})
     if site.settings.shares("loss") and done.n_examples and not math.isnan(done.loss):
         metrics[wire.LOSS] = done.loss
     if done.steps is not None:
         metrics[wire.STEPS] = done.steps
-    return RecordDict({wire.ARRAYS: to_record(done.update), wire.METRICS: metrics})
+    content = _signed(site, order, digest, done.n_examples) if done.n_examples else RecordDict()
+    content.update({wire.ARRAYS: to_record(done.update), wire.METRICS: metrics})
+    return content
 
 
 @app.query(wire.KEYS)
@@ -134,6 +140,7 @@ def secure_signatures(site: Site, agreement: Agreement, message: Message) -> Rec
 def evaluate(site: Site, agreement: Agreement, message: Message) -> RecordDict:
     """Evaluate the site's classifier on its own test images, and report the results that the site shares."""
     order = _order(site, agreement, message)
+    site.transcript.evaluation(agreement, order[2], digest_of(order[4]))
     privacy = agreement.config.privacy
     is_covered = privacy.private or not privacy.of_steps  # else private parameters were trained without noise
     silence = RecordDict({wire.METRICS: MetricRecord({wire.EXAMPLES: 0})})
@@ -163,7 +170,14 @@ def _said(facts: dict[str, Any]) -> RecordDict:
     return RecordDict({wire.CONFIG: ConfigRecord(facts)})
 
 
-def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, int, Parameters]) -> NDArray[np.uint64]:
+def _signed(site: Site, order: Order, digest: str, weight: int) -> RecordDict:
+    """Record an update in the site's transcript; return the signature of the statement about it."""
+    agreement, _, round_, _, received = order
+    signature = site.transcript.update(agreement, round_, digest_of(received), digest, weight)
+    return _said({wire.SIGNATURE: signature})
+
+
+def _masked(site: Site, config: ConfigRecord, order: Order) -> RecordDict:
     """Train, and mask the result."""
 
     def work(session: SiteSession) -> NDArray[np.uint64]:
@@ -175,7 +189,9 @@ def _masked(site: Site, config: ConfigRecord, order: tuple[Agreement, int, int, 
     masked, weight = site.sums.masked(config, order, work)
     digest = digest_of({wire.MASKED: torch.from_numpy(masked.view(np.int64))})
     record("update", run=order[0].run, round=order[2], weight=weight, digest=digest)
-    return masked
+    content = _signed(site, order, digest, weight)
+    content[wire.ARRAYS] = ArrayRecord({wire.MASKED: Array(masked)})
+    return content
 
 
 def _facts(agreement: Agreement | None, message: Message) -> dict[str, Any]:
@@ -196,8 +212,8 @@ def _round(message: Message) -> int:
     return 0
 
 
-def _order(site: Site, agreement: Agreement, message: Message) -> tuple[Agreement, int, int, int, Parameters]:
-    """Parse a request: agreement, the site's number, round, last accepted round, and received parameters."""
+def _order(site: Site, agreement: Agreement, message: Message) -> Order:
+    """Parse a request."""
     config = _config(message)
     number = _int(config, wire.NUMBER)
     arrays = message.content.array_records.get(wire.ARRAYS, ArrayRecord())

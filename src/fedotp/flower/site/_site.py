@@ -23,6 +23,7 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._events import record
 from fedotp.flower.keys import key_facts
+from fedotp.flower.records import SiteTranscript
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._site_settings import SiteSettings
@@ -60,6 +61,7 @@ class Site:
         self.settings = settings
         self._on_encoding = on_encoding
         self._work: tuple[str, int, _Work] | None = None
+        self.transcript = SiteTranscript(settings.state / "transcripts", settings.name, settings.keys)
         self.sums = SecureSums(settings.name, settings.keys, settings.limits)
 
     def permit(self, agreement: Agreement, round_: int = 0, n_images: int = 1) -> None:

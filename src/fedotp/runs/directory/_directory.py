@@ -196,7 +196,7 @@ class RunDirectory:
 
     def append_metrics(self, record: dict[str, Any]) -> tuple[int, str]:
         """Append a line and sync it to disk; return the length of the file and its digest."""
-        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        line = metrics_line(record)
         written = self._running_digest()
         try:
             with open(opened_in_place(self._metrics_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
@@ -280,6 +280,12 @@ class RunDirectory:
             raise FedotpError(f"{path} has an unsupported version: format must be {_FORMATS[name]!r}")
         return content
 
+    def require_as_written(self, name: str) -> None:
+        """Raise an error unless a JSON file with a checksum is, to the byte, as fedotp wrote it."""
+        path = self._file(name)
+        if with_checksum(read_checked(path)).encode() != path.read_bytes():
+            raise checksum_error(path)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the run, so that no other process writes to it."""
@@ -337,6 +343,11 @@ class RunDirectory:
             n_bytes = len(content)
         if digest and RunningDigest(content[:n_bytes]).digest != digest:
             raise checksum_error(self._metrics_file)
+
+
+def metrics_line(record: dict[str, Any]) -> bytes:
+    """Return a line of metrics.jsonl."""
+    return (json.dumps(record, separators=(",", ":")) + "\n").encode()
 
 
 def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:

@@ -1,0 +1,267 @@
+"""Verification of a run of real sites against its transcript, and against the transcripts of its sites.
+
+First the chain and the digests of all files are checked, then the sites' signatures; then every aggregation is repeated
+from its recorded inputs, bit for bit, with the code that the server runs (`_repeat.py`); last, the sites' transcripts
+are compared.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import safetensors
+
+from fedotp._files import read_regular
+from fedotp._text import one_line
+from fedotp.errors import FedotpError
+from fedotp.federation import Checkpoint
+from fedotp.flower._wire import digest_of
+from fedotp.flower.keys import KeyIdentity
+from fedotp.flower.records import FILES, TRANSCRIPT, UPDATES, Line, Statement, inputs_file, read_chain
+from fedotp.flower.server._repeat import MOST_BYTES, Recorded, Repeated, read_inputs, repeat
+from fedotp.runs.directory import RunDirectory
+
+_GROWING = ".jsonl"  # ending of files that are appended to
+
+
+@dataclass
+class Verified:
+    """The result of a verification: what was checked, what is wrong, and other findings."""
+
+    run: str = ""
+    rounds: int = 0
+    repeated: int = 0
+    statements: int = 0
+    files: int = 0
+    sites: set[str] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def verify_run(path: Path, site_logs: Sequence[Path] = ()) -> Verified:
+    """Verify the run in `path`, and the transcripts of its sites in `site_logs`."""
+    directory = RunDirectory.open(path)
+    if not (path / TRANSCRIPT).is_file():
+        raise FedotpError(f"{path} has no {TRANSCRIPT}; runs of `fedotp server` have one")
+    verification = _Verification(directory)
+    steps = (verification.read, verification.check_files, verification.check_statements, verification.repeat)
+    with directory.reading():
+        for step in steps:
+            if not verification.found.wrong:  # each relies on those before
+                step()
+        for log in site_logs:
+            verification.compare(log)
+    return verification.found
+
+
+class _Verification:
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory, self.path = directory, directory.path
+        self.found = Verified()
+        self.lines: list[Line] = []
+        self.every: list[Recorded] = []  # the lines of all rounds, repeated ones included
+        self.rounds: dict[int, Recorded] = {}  # those that count
+        self.after: dict[int, str] = {}  # digests of the parameters after rounds
+        self.keys: dict[str, str] = {}
+        self.repeated: Repeated | None = None
+
+    def wrong(self, text: str) -> None:
+        self.found.wrong.append(text)
+
+    def note(self, text: str) -> None:
+        self.found.notes.append(text)
+
+    # The chain ------------------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Check the chain, and find the rounds that count: of a repeated round, the last."""
+        self.lines = self._chain(self.path / TRANSCRIPT)
+        start = self.lines[0].content if self.lines else {}
+        for line in self.lines:
+            where, content = f"{TRANSCRIPT}, line {line.place}", line.content
+            kind, n, last = content["kind"], content["round"], len(self.rounds)
+            self.keys |= content.get("keys", {})
+            if kind == "start":
+                for lost in range(n + 1, last + 1):
+                    del self.rounds[lost]
+                    self.note(f"round {lost} was repeated after a restart of the server; the later one counts")
+                start, before = content, self.after.setdefault(n, content["params"])
+                if n > last or before != content["params"]:
+                    self.wrong(f"{where}: the server started after round {n} with unrecorded parameters")
+            elif n != last + (kind == "round"):
+                self.wrong(f"{where}: {kind} of round {n} after round {last}")
+            elif kind == "round":
+                self.rounds[n] = Recorded(where, start, content)
+                self.every.append(self.rounds[n])
+                self.after[n] = content["params"]
+        self.found.run, self.found.rounds = str(start.get("run", "")), len(self.rounds)
+
+    def _chain(self, path: Path) -> list[Line]:
+        """Read a chain; return no lines if one is invalid."""
+        lines = read_chain(path)
+        if lines and lines[-1].wrong and not lines[-1].hash:
+            self.note(f"{path.name}, line {lines[-1].place}: {lines.pop().wrong}: the process was killed")
+        wrong = [f"{path.name}, line {line.place}: {line.wrong}" for line in lines if line.wrong]
+        self.found.wrong += wrong if lines else [f"{path.name}: it is empty"]
+        return [] if wrong else lines
+
+    # Files ----------------------------------------------------------------------------------------------------------
+
+    def check_files(self) -> None:
+        """Compare the files of the run with the digests in the transcript."""
+        records: dict[str, list[tuple[int, str]]] = {}
+        for line in self.lines:
+            for name, (n_bytes, digest) in line.content.get("files", {}).items():
+                kept = [each for each in records.get(name, []) if name.endswith(_GROWING) and each[0] <= n_bytes]
+                records[name] = [*kept, (n_bytes, digest)]
+        for name in FILES:
+            if name in records or (self.path / name).exists():
+                self._check_file(name, records.get(name, []))
+        self._check_inputs()
+        known = {*FILES, TRANSCRIPT, "state/lock", *(str(file) for file in self._inputs)}
+        for file in sorted(self.path.rglob("*")):
+            name = file.relative_to(self.path).as_posix()
+            if file.is_file() and name not in known and file not in self._inputs and file.suffix != ".tmp":
+                self.note(f"{name}: it is not in the transcript, and was not checked")
+        if not self._is_ended:
+            self.note(f"{TRANSCRIPT} has no end: the server is running, or was killed")
+
+    @property
+    def _is_ended(self) -> bool:
+        return self.lines[-1].content["kind"] == "end"
+
+    def _check_file(self, name: str, records: list[tuple[int, str]]) -> None:
+        """Check a file against its recorded lengths and digests: all if it is appended to, else the last."""
+        try:
+            content = read_regular(self.path / name, MOST_BYTES)
+        except OSError as error:
+            self.wrong(f"{name}: {error.strerror or error}")
+            return
+        self.found.files += 1
+        valid = 0
+        for n_bytes, digest in records:
+            part = content[:n_bytes] if name.endswith(_GROWING) else content
+            if (len(part), hashlib.sha256(part).hexdigest()) == (n_bytes, digest):
+                valid = n_bytes
+            elif name.endswith(_GROWING):
+                first, last = content[:valid].count(b"\n") + 1, part.count(b"\n")
+                self.wrong(f"{name}, line {first}{f' to {last}' if last > first else ''}: it was changed")
+                return
+        if valid < len(content):
+            self._check_unrecorded(name, content[valid:])
+
+    def _check_unrecorded(self, name: str, content: bytes) -> None:
+        """Accept what a killed server wrote after the last line of its transcript, if it is intact by itself."""
+        try:
+            if self._is_ended or name in ("config.toml", "predictions.npz"):
+                raise FedotpError(f"{name}: it was changed")
+            if name in ("manifest.json", "summary.json"):
+                self.directory.require_as_written(name)
+            elif name.endswith(".safetensors"):
+                Checkpoint.read(self.path / name)
+            elif name == "metrics.jsonl":
+                known = {each.content["metrics"] for each in self.every}
+                for line in content.split(b"\n")[:-1]:
+                    if b'{"kind":"evaluation"' not in line and hashlib.sha256(line + b"\n").hexdigest() not in known:
+                        raise FedotpError(f"{name}: a line of a round was changed")
+            self.note(f"{name}: it was written after the last line of the transcript")
+        except FedotpError as error:
+            self.wrong(one_line(error))
+
+    @property
+    def _inputs(self) -> dict[Path, set[str]]:
+        """The digests of the files of inputs; of a round that counts, only its own."""
+        found: dict[Path, set[str]] = {}
+        for each in self.every:
+            if each.content["inputs"]:
+                file = inputs_file(self.path, each.number)
+                found.setdefault(file, set()).add(each.content["inputs"])
+        own = {inputs_file(self.path, n): {each.content["inputs"]} for n, each in self.rounds.items()}
+        return {file: own.get(file, {""}) - {""} or digests for file, digests in found.items()}
+
+    def _check_inputs(self) -> None:
+        """Check the inputs of the aggregations."""
+        if self._inputs and not (self.path / UPDATES).is_dir():
+            self.note(f"{UPDATES} was deleted: aggregations cannot be repeated")
+            return
+        for file, digests in self._inputs.items():
+            where = f"round {int(file.stem)}, {UPDATES}/{file.name}"
+            if not file.is_file():
+                self.wrong(f"{where}: it is missing")
+            elif hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest() not in digests:
+                self.wrong(f"{where}: it was changed{self._changed_sites(file)}")
+            self.found.files += 1
+
+    def _changed_sites(self, file: Path) -> str:
+        """Name the sites whose updates in a changed file differ from their statements."""
+        try:
+            inputs, sites = read_inputs(file), self.rounds[int(file.stem)].content["sites"].items()
+            names = [name for name, each in sites if digest_of(inputs[str(each["number"])]) != each["update"]]
+        except (safetensors.SafetensorError, LookupError, ValueError):
+            return ""
+        return f" (site {', '.join(names)})"
+
+    # Statements and aggregations ------------------------------------------------------------------------------------
+
+    def check_statements(self) -> None:
+        """Check the sites' signatures."""
+        identity = KeyIdentity(None, self.keys or None)
+        for recorded in self.every:
+            for site, each in recorded.content["sites"].items():
+                try:
+                    identity.check(site, recorded.statement(site).content, bytes.fromhex(each["signature"]))
+                except FedotpError as error:
+                    self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
+                self.found.sites.add(site)
+                self.found.statements += 1
+        if not self.keys:
+            self.note("the sites have no keys: their statements are unsigned")
+
+    def repeat(self) -> None:
+        """Repeat all aggregations, and compare the checkpoint."""
+        with_inputs = (self.path / UPDATES).is_dir() or not self._inputs
+        self.repeated = repeat(self.directory, list(self.rounds.values()) if with_inputs else [], self.after[0])
+        self.found.wrong += self.repeated.wrong
+        self.found.repeated = self.repeated.n
+        if self.found.wrong or not self.directory.checkpoint.is_file():
+            return
+        checkpoint = Checkpoint.read(self.directory.checkpoint)
+        name, n = "state/checkpoint.safetensors", checkpoint.progress.round
+        if digest_of(checkpoint.server) != self.after.get(n) or n < len(self.rounds) - 1:
+            self.wrong(f"{name}: its parameters are not those after round {len(self.rounds)}")
+        elif n in self.repeated.steps and digest_of(checkpoint.step) != self.repeated.steps[n]:
+            self.wrong(f"{name}: the state of the server's optimizer is not that after round {n}")
+
+    # Sites ----------------------------------------------------------------------------------------------------------
+
+    def compare(self, path: Path) -> None:
+        """Compare the transcript of a site."""
+        lines = self._chain(path)
+        if not lines or not self.every:
+            return
+        first = lines[0].content
+        site, run = first["site"], first["run"]
+        if run != self.found.run:
+            self.wrong(f"{path}: it belongs to run {run}, expected {self.found.run}")
+            return
+        if self.keys and first["key"] != self.keys.get(site):
+            self.wrong(f"{path}: site {site} has another key than in {TRANSCRIPT}")
+        stated = {each.statement(site): each.where for each in self.every if site in each.content["sites"]}
+        unused = 0
+        for line in lines[1:]:
+            content, where = line.content, f"{path}, line {line.place}, round {line.content['round']}, site {site}"
+            counted = self.rounds.get(content["round"])
+            if content["kind"] == "update":
+                statement = Statement(**{key: content[key] for key in Statement.__dataclass_fields__})
+                if stated.pop(statement, None) is not None or statement in stated:
+                    continue
+                unused += 1
+                if counted and site not in {*counted.content["sites"], *counted.content.get("faults", {})}:
+                    self.wrong(f"{where}: the server's transcript does not mention this update")
+            elif self.repeated and not self.repeated.was_sent(site, content["round"], content["order"]):
+                self.wrong(f"{where}: the site received other parameters than those after this round")
+        for statement, where in stated.items():
+            self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
+        if unused:
+            self.note(f"{path}: {unused} updates are in no average: lost, refused or repeated")
