@@ -17,7 +17,7 @@ from fedotp.federation import Checkpoint
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure._fixed_point import FixedPoint
-from fedotp.flower.server import ServerSettings
+from fedotp.flower.server import ServerSettings, verify_run
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
@@ -138,6 +138,8 @@ def test_killed_sites_a_killed_server_and_a_poisoned_update(inputs: Path, tmp_pa
     assert sum("shared contains non-finite values" in why for why in refused) >= 2
     assert summary["faults"]["liar"] == sum(bool(why) for why in refused)
     assert 1 in rounds[-1]["answered"], "the site that was killed is back"
+    found = verify_run(run, sorted(tmp_path.glob("state/*/transcripts/*.jsonl")))
+    assert (found.wrong, found.repeated, found.sites) == ([], 6, {"north", "east"})
     assert all(torch.isfinite(value).all() for value in Checkpoint.read(RunDirectory(run).checkpoint).server.values())
     assert "its update is refused: shared contains non-finite values" in started.log("server")
     assert "resuming after round" in started.log("server")

@@ -1,13 +1,23 @@
 """Verification of real sites' runs: every aggregation is repeated, every forgery is found and located."""
 
+import hashlib
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 from near_sites import make_deployable, named, with_keys
 
+from fedotp.errors import FedotpError
+from fedotp.flower._wire import digest_of
+from fedotp.flower.records import Chain, check_logs, read_chain, security_log
 from fedotp.flower.server import ServerSettings, verify_run
-from fedotp.flower.server._serve import serve
+from fedotp.flower.server._serve import resume_serving, serve
 
 KINDS: dict[str, tuple[dict[str, Any], ServerSettings]] = {
     "plain": ({}, ServerSettings()),
@@ -36,3 +46,179 @@ def test_every_aggregation_is_repeated_bit_for_bit(kind: str, inputs: Path, tmp_
     assert (found.wrong, found.notes) == ([], [])
     assert found.rounds == found.repeated == run.config.federation.rounds
     assert found.statements == 3 * found.rounds
+
+
+# Forgeries -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two rounds with keys, the transcripts of its sites, and the server's security log."""
+    folder = tmp_path_factory.mktemp("honest")
+    grid, keys = with_keys(folder, 3, share="predictions")
+    given = make_deployable(inputs)
+    with security_log(folder / "run.security.jsonl"):
+        serve(grid, given, ServerSettings(), folder / "run", **named(grid), public_keys=keys)
+    return folder
+
+
+def wrong_in(folder: Path) -> list[str]:
+    """What verification of the run, the sites' transcripts and the security log finds."""
+    try:
+        return verify_run(folder / "run", logs_of(folder)).wrong + check_logs([folder / "run.security.jsonl"]).wrong
+    except FedotpError as error:
+        return [str(error)]
+
+
+def test_a_thousand_forged_bits_are_found_and_located(honest: Path) -> None:
+    files = [*logs_of(honest), honest / "run.security.jsonl"]
+    files += [file for file in sorted((honest / "run").rglob("*")) if file.stat().st_size and file.is_file()]
+    assert {file.name for file in files} >= {"metrics.jsonl", "checkpoint.safetensors", "00002.safetensors"}
+    assert wrong_in(honest) == []
+    draws = random.Random(0)
+    for _ in range(1000):
+        file = draws.choice(files)
+        whole = file.read_bytes()
+        bit = draws.randrange(8 * len(whole))
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        found = wrong_in(honest)
+        file.write_bytes(whole)
+        assert found and all(_is_located(each, file, whole[: bit // 8].count(b"\n") + 1) for each in found), (
+            file,
+            bit,
+            found,
+        )
+    assert wrong_in(honest) == []
+
+
+def _is_located(message: str, file: Path, line: int) -> bool:
+    """True if a message names the file, and in a file of lines the line, or the first and last of a group."""
+    name = file.name if file.parents[0].name in ("run", "state") else str(file)
+    if file.parent.name == "updates":
+        return f"round {int(file.stem)}" in message and f"updates/{file.name}" in message
+    if file.suffix != ".jsonl":
+        return name in message
+    place = re.search(r"line (\d+)(?: to (\d+))?", message)
+    ends = place and (int(place[1]), int(place[2] or place[1]))
+    # a changed end of line joins two lines
+    return name in message and bool(ends and ends[0] <= line + 1 and line <= ends[1])
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change lines of a chain and make all of its hashes anew, which no check of the chain can find."""
+    contents = [dict(line.content) for line in read_chain(path)]
+    path.unlink()
+    chain = Chain(path)
+    for content in contents:
+        change(content)
+        chain.append({key: value for key, value in content.items() if key not in ("n", "previous", "hash")})
+
+
+def other_params(content: dict[str, Any]) -> None:
+    if content["kind"] == "round" and content["round"] == 2:
+        content["params"] = "0" * 64
+
+
+def other_weight(content: dict[str, Any]) -> None:
+    if content["kind"] == "round" and content["round"] == 2:
+        content["sites"]["site-1"]["weight"] += 1
+
+
+def other_order(content: dict[str, Any]) -> None:
+    if content["kind"] == "round" and content["round"] == 2:
+        content["sites"]["site-1"]["order"] = "0" * 64
+
+
+def without_site(content: dict[str, Any]) -> None:
+    if content["kind"] == "round" and content["round"] == 2:
+        del content["sites"]["site-1"]
+
+
+LIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "parameters that are no average": (other_params, "round 2: its aggregation gives other parameters"),
+    "a weight that the limits do not give": (other_weight, "round 2, site site-1: its weight is "),
+    "an order that was not sent": (other_order, "round 2, site site-1: .*signature"),
+    "an update that was not counted": (without_site, "round 2: its aggregation gives other parameters"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_makes_its_transcript_anew_is_found(lie: str, honest: Path, tmp_path: Path) -> None:
+    shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
+    change, message = LIES[lie]
+    rewrite(tmp_path / "run/transcript.jsonl", change)
+    assert re.search(message, wrong_in(tmp_path)[0])
+
+
+def test_a_server_that_forges_an_update_or_omits_one_is_found(honest: Path, tmp_path: Path) -> None:
+    """Also if the sites have no keys: then by their own transcripts."""
+    shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
+    file = tmp_path / "run/updates/00002.safetensors"
+    updates = safetensors.torch.load(file.read_bytes())
+    updates["1.shared"] *= 2
+    file.write_bytes(safetensors.torch.save(updates))
+
+    def forge(content: dict[str, Any]) -> None:
+        content.pop("keys", None)
+        if content["kind"] == "round" and content["round"] == 2:
+            content["sites"]["site-1"]["update"] = digest_of({"shared": updates["1.shared"]})
+            content["inputs"] = hashlib.sha256(file.read_bytes()).hexdigest()
+
+    rewrite(tmp_path / "run/transcript.jsonl", forge)
+    assert "round 2: its aggregation gives other parameters" in wrong_in(tmp_path)[0]
+    assert any(
+        f"site site-1: {logs_of(tmp_path)[1]} does not contain this update" in each for each in wrong_in(tmp_path)
+    )
+
+
+def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: Path) -> None:
+    shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
+    first, *_, last = logs_of(tmp_path)
+
+    def deny(content: dict[str, Any]) -> None:
+        if content["kind"] == "update":
+            content["update"] = "0" * 64
+
+    rewrite(first, deny)
+    last.write_bytes(last.read_bytes().replace(b"evaluation", b"evacuation"))
+    found = wrong_in(tmp_path)
+    assert [each for each in found if "site site-0" in each and "does not contain this update" in each]
+    assert f"{last}, line 2: the content does not match its hash" in found
+
+
+# Kills, resumes and lost sites ---------------------------------------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """The processes of this machine ended here."""
+
+
+@pytest.mark.parametrize("at", range(3, 23, 2))
+def test_a_run_that_is_killed_after_any_write_verifies_before_and_after_it_is_resumed(
+    at: int, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of two rounds syncs 22 files to disk; the first two make its directory."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def kill(descriptor: int) -> None:
+        sync(descriptor)
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        synced.extend([name] * name.startswith(f"{tmp_path}/run/"))
+        if len(synced) == at:
+            synced.append("")
+            raise KilledError
+
+    monkeypatch.setattr(os, "fsync", kill)
+    grid, keys = with_keys(tmp_path, 3)
+    sites = {**named(grid), "public_keys": keys}
+    with pytest.raises(KilledError):
+        serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **sites)
+    assert verify_run(tmp_path / "run", logs_of(tmp_path)).wrong == []
+    grid.offline.add(102)  # this site is lost
+    resume_serving(grid, tmp_path / "run", ServerSettings(min_sites=2), **sites)
+    found = verify_run(tmp_path / "run", logs_of(tmp_path))
+    assert (found.wrong, found.repeated) == ([], 2)
+    assert len(found.notes) <= 5, found.notes

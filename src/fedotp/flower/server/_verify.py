@@ -13,7 +13,7 @@ from pathlib import Path
 import safetensors
 
 from fedotp._files import read_regular
-from fedotp._text import one_line
+from fedotp._text import counted, one_line
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower._wire import digest_of
@@ -62,6 +62,8 @@ class _Verification:
         self.lines: list[Line] = []
         self.every: list[Recorded] = []  # the lines of all rounds, repeated ones included
         self.rounds: dict[int, Recorded] = {}  # those that count
+        self.restarts: set[int] = set()  # rounds after which the server was restarted
+        self.lost: set[int] = set()  # rounds that were repeated after a restart
         self.after: dict[int, str] = {}  # digests of the parameters after rounds
         self.keys: dict[str, str] = {}
         self.repeated: Repeated | None = None
@@ -76,15 +78,17 @@ class _Verification:
 
     def read(self) -> None:
         """Check the chain, and find the rounds that count: of a repeated round, the last."""
-        self.lines = self._chain(self.path / TRANSCRIPT)
+        self.lines = self._chain(self.path / TRANSCRIPT, TRANSCRIPT)
         start = self.lines[0].content if self.lines else {}
         for line in self.lines:
             where, content = f"{TRANSCRIPT}, line {line.place}", line.content
             kind, n, last = content["kind"], content["round"], len(self.rounds)
             self.keys |= content.get("keys", {})
             if kind == "start":
+                self.restarts |= {n} if self.after else set()
                 for lost in range(n + 1, last + 1):
                     del self.rounds[lost]
+                    self.lost.add(lost)
                     self.note(f"round {lost} was repeated after a restart of the server; the later one counts")
                 start, before = content, self.after.setdefault(n, content["params"])
                 if n > last or before != content["params"]:
@@ -97,13 +101,13 @@ class _Verification:
                 self.after[n] = content["params"]
         self.found.run, self.found.rounds = str(start.get("run", "")), len(self.rounds)
 
-    def _chain(self, path: Path) -> list[Line]:
-        """Read a chain; return no lines if one is invalid."""
+    def _chain(self, path: Path, name: str) -> list[Line]:
+        """Read a chain, which messages call `name`; return no lines if one is invalid."""
         lines = read_chain(path)
         if lines and lines[-1].wrong and not lines[-1].hash:
-            self.note(f"{path.name}, line {lines[-1].place}: {lines.pop().wrong}: the process was killed")
-        wrong = [f"{path.name}, line {line.place}: {line.wrong}" for line in lines if line.wrong]
-        self.found.wrong += wrong if lines else [f"{path.name}: it is empty"]
+            self.note(f"{name}, line {lines[-1].place}: {lines.pop().wrong}: the process was killed")
+        wrong = [f"{name}, line {line.place}: {line.wrong}" for line in lines if line.wrong]
+        self.found.wrong += wrong if lines else [f"{name}: it is empty"]
         return [] if wrong else lines
 
     # Files ----------------------------------------------------------------------------------------------------------
@@ -237,7 +241,7 @@ class _Verification:
 
     def compare(self, path: Path) -> None:
         """Compare the transcript of a site."""
-        lines = self._chain(path)
+        lines = self._chain(path, str(path))
         if not lines or not self.every:
             return
         first = lines[0].content
@@ -250,18 +254,19 @@ class _Verification:
         stated = {each.statement(site): each.where for each in self.every if site in each.content["sites"]}
         unused = 0
         for line in lines[1:]:
-            content, where = line.content, f"{path}, line {line.place}, round {line.content['round']}, site {site}"
-            counted = self.rounds.get(content["round"])
+            content, n = line.content, line.content["round"]
+            where, recorded = f"{path}, line {line.place}, round {n}, site {site}", self.rounds.get(n)
             if content["kind"] == "update":
                 statement = Statement(**{key: content[key] for key in Statement.__dataclass_fields__})
-                if stated.pop(statement, None) is not None or statement in stated:
+                if stated.pop(statement, None) is not None:
                     continue
                 unused += 1
-                if counted and site not in {*counted.content["sites"], *counted.content.get("faults", {})}:
+                known = {*recorded.content["sites"], *recorded.content.get("faults", {})} if recorded else {site}
+                if site not in known and n - 1 not in self.restarts:
                     self.wrong(f"{where}: the server's transcript does not mention this update")
-            elif self.repeated and not self.repeated.was_sent(site, content["round"], content["order"]):
+            elif self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
                 self.wrong(f"{where}: the site received other parameters than those after this round")
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:
-            self.note(f"{path}: {unused} updates are in no average: lost, refused or repeated")
+            self.note(f"{path}: in no average (lost, refused or repeated): {counted(unused, 'update')}")
