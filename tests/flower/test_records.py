@@ -85,11 +85,9 @@ def test_a_thousand_forged_bits_are_found_and_located(honest: Path) -> None:
         file.write_bytes(flipped)
         found = wrong_in(honest)
         file.write_bytes(whole)
-        assert found and all(_is_located(each, file, whole[: bit // 8].count(b"\n") + 1) for each in found), (
-            file,
-            bit,
-            found,
-        )
+        line = whole[: bit // 8].count(b"\n") + 1
+        assert found, (file, bit)
+        assert all(_is_located(each, file, line) for each in found), (file, bit, found)
     assert wrong_in(honest) == []
 
 

@@ -246,10 +246,7 @@ class KeyIdentity:
     @property
     def public(self) -> str:
         """The public key in OpenSSH format; "" without key."""
-        if self._key is None:
-            return ""
-        form = serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
-        return load_key(self._key).public_key().public_bytes(*form).decode()
+        return "" if self._key is None else public_text(load_key(self._key).public_key())
 
     def sign(self, statement: bytes) -> bytes:
         """Sign with ECDSA on P-384 with SHA-384, like the site's requests."""

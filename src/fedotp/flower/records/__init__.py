@@ -10,12 +10,8 @@ from fedotp.flower.records._security_log import check_logs as check_logs
 from fedotp.flower.records._security_log import security_log as security_log
 
 if TYPE_CHECKING:  # they import torch, which `fedotp log check` does not need
-    from fedotp.flower.records._transcript import FILES as FILES
-    from fedotp.flower.records._transcript import TRANSCRIPT as TRANSCRIPT
-    from fedotp.flower.records._transcript import UPDATES as UPDATES
     from fedotp.flower.records._transcript import SiteTranscript as SiteTranscript
     from fedotp.flower.records._transcript import Statement as Statement
     from fedotp.flower.records._transcript import Transcript as Transcript
-    from fedotp.flower.records._transcript import inputs_file as inputs_file
 
 __getattr__, __dir__ = lazy_face(__name__)

@@ -29,14 +29,6 @@ from fedotp.flower._agreement import Agreement
 from fedotp.flower.keys import KeyIdentity, SiteKeys
 from fedotp.flower.records._chain import MOST_BYTES, Chain
 
-TRANSCRIPT = "transcript.jsonl"
-UPDATES = "updates"
-FILES = (
-    *("config.toml", "manifest.json", "metrics.jsonl", "predictions.npz", "summary.json"),
-    *("state/checkpoint.safetensors", "state/releases.jsonl"),
-)
-"""The files of a run that the server writes, besides those of the transcript."""
-
 _LONGEST = 200  # bytes of a signature
 
 Digest = tuple[int, str]
@@ -70,11 +62,23 @@ class Statement:
 
 
 class Transcript:
-    """The server's transcript of a run in the directory `path`; `identity` checks the sites' signatures."""
+    """The server's transcript of a run in the directory `path`; `identity` checks the sites' signatures.
+
+    Attributes:
+        NAME, UPDATES: its file and the folder of inputs, in the run's directory.
+        FILES: the other files of a run that the server writes.
+    """
+
+    NAME = "transcript.jsonl"
+    UPDATES = "updates"
+    FILES = (
+        *("config.toml", "manifest.json", "metrics.jsonl", "predictions.npz", "summary.json"),
+        *("state/checkpoint.safetensors", "state/releases.jsonl"),
+    )
 
     def __init__(self, path: Path, agreement: Agreement, identity: KeyIdentity) -> None:
         self.path, self._agreement, self._identity = path, agreement, identity
-        self._chain = Chain(path / TRANSCRIPT)
+        self._chain = Chain(path / self.NAME)
         self._files: dict[str, Digest] = {}
         self._keys: dict[str, str] = {}
 
@@ -96,7 +100,7 @@ class Transcript:
         digest = ""
         if inputs:
             content = safetensors.torch.save({name: value.contiguous() for name, value in inputs.items()})
-            write_atomically(inputs_file(self.path, round_), content, mode=0o600)
+            write_atomically(self.inputs_file(self.path, round_), content, mode=0o600)
             digest = hashlib.sha256(content).hexdigest()
         self._append("round", round=round_, inputs=digest, **facts, **self._new_keys())
 
@@ -104,11 +108,16 @@ class Transcript:
         """Record the files of the run after `round_` rounds."""
         self._append("end" if at_end else "saved", round=round_, files=self._changed())
 
+    @classmethod
+    def inputs_file(cls, path: Path, round_: int) -> Path:
+        """Return the file of the inputs of a round's aggregation, of the run in `path`."""
+        return path / cls.UPDATES / f"{round_:05}.safetensors"
+
     def _append(self, kind: str, **facts: Any) -> None:
         self._chain.append({"kind": kind, "time": datetime.now(UTC).isoformat(timespec="seconds"), **facts})
 
     def _changed(self) -> dict[str, Digest]:
-        now = {name: found for name in FILES if (found := digest_of_file(self.path / name)) is not None}
+        now = {name: found for name in self.FILES if (found := digest_of_file(self.path / name)) is not None}
         changed = {name: found for name, found in now.items() if self._files.get(name) != found}
         self._files = now
         return changed
@@ -150,11 +159,6 @@ class SiteTranscript:
         if not chain.last[0]:
             chain.append({"kind": "start", "run": run, "site": self._name, "key": self._identity.public})
         chain.append(content)
-
-
-def inputs_file(path: Path, round_: int) -> Path:
-    """Return the file of the inputs of a round's aggregation."""
-    return path / UPDATES / f"{round_:05}.safetensors"
 
 
 def digest_of_file(path: Path) -> Digest | None:

@@ -10,7 +10,7 @@ import safetensors.torch
 from fedotp._files import read_regular
 from fedotp.federation.server import Server
 from fedotp.flower._wire import digest_of
-from fedotp.flower.records import Statement, inputs_file
+from fedotp.flower.records import Statement, Transcript
 from fedotp.flower.server._requests import Payloads
 from fedotp.flower.server._serve import agreement_of
 from fedotp.flower.server._server_settings import ServerSettings
@@ -109,7 +109,7 @@ def _aggregate(recorded: Recorded, directory: RunDirectory, server: Server, payl
         if server.params and len(sites) >= settings.federation.min_clients:
             yield ": its inputs are missing"
         return
-    inputs = read_inputs(inputs_file(directory.path, recorded.number))
+    inputs = read_inputs(Transcript.inputs_file(directory.path, recorded.number))
     is_secure, is_private = directory.manifest["deployment"]["settings"]["secure"], settings.privacy.unit == "site"
     source = "sum" if is_secure else "release" if is_private else ""
     if source:

@@ -18,7 +18,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity
-from fedotp.flower.records import FILES, TRANSCRIPT, UPDATES, Line, Statement, inputs_file, read_chain
+from fedotp.flower.records import Line, Statement, Transcript, read_chain
 from fedotp.flower.server._repeat import MOST_BYTES, Recorded, Repeated, read_inputs, repeat
 from fedotp.runs.directory import RunDirectory
 
@@ -42,8 +42,8 @@ class Verified:
 def verify_run(path: Path, site_logs: Sequence[Path] = ()) -> Verified:
     """Verify the run in `path`, and the transcripts of its sites in `site_logs`."""
     directory = RunDirectory.open(path)
-    if not (path / TRANSCRIPT).is_file():
-        raise FedotpError(f"{path} has no {TRANSCRIPT}; runs of `fedotp server` have one")
+    if not (path / Transcript.NAME).is_file():
+        raise FedotpError(f"{path} has no {Transcript.NAME}; runs of `fedotp server` have one")
     verification = _Verification(directory)
     steps = (verification.read, verification.check_files, verification.check_statements, verification.repeat)
     with directory.reading():
@@ -78,10 +78,10 @@ class _Verification:
 
     def read(self) -> None:
         """Check the chain, and find the rounds that count: of a repeated round, the last."""
-        self.lines = self._chain(self.path / TRANSCRIPT, TRANSCRIPT)
+        self.lines = self._chain(self.path / Transcript.NAME, Transcript.NAME)
         start = self.lines[0].content if self.lines else {}
         for line in self.lines:
-            where, content = f"{TRANSCRIPT}, line {line.place}", line.content
+            where, content = f"{Transcript.NAME}, line {line.place}", line.content
             kind, n, last = content["kind"], content["round"], len(self.rounds)
             self.keys |= content.get("keys", {})
             if kind == "start":
@@ -119,17 +119,17 @@ class _Verification:
             for name, (n_bytes, digest) in line.content.get("files", {}).items():
                 kept = [each for each in records.get(name, []) if name.endswith(_GROWING) and each[0] <= n_bytes]
                 records[name] = [*kept, (n_bytes, digest)]
-        for name in FILES:
+        for name in Transcript.FILES:
             if name in records or (self.path / name).exists():
                 self._check_file(name, records.get(name, []))
         self._check_inputs()
-        known = {*FILES, TRANSCRIPT, "state/lock", *(str(file) for file in self._inputs)}
+        known = {*Transcript.FILES, Transcript.NAME, "state/lock", *(str(file) for file in self._inputs)}
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path).as_posix()
             if file.is_file() and name not in known and file not in self._inputs and file.suffix != ".tmp":
                 self.note(f"{name}: it is not in the transcript, and was not checked")
         if not self._is_ended:
-            self.note(f"{TRANSCRIPT} has no end: the server is running, or was killed")
+            self.note(f"{Transcript.NAME} has no end: the server is running, or was killed")
 
     @property
     def _is_ended(self) -> bool:
@@ -179,18 +179,18 @@ class _Verification:
         found: dict[Path, set[str]] = {}
         for each in self.every:
             if each.content["inputs"]:
-                file = inputs_file(self.path, each.number)
+                file = Transcript.inputs_file(self.path, each.number)
                 found.setdefault(file, set()).add(each.content["inputs"])
-        own = {inputs_file(self.path, n): {each.content["inputs"]} for n, each in self.rounds.items()}
+        own = {Transcript.inputs_file(self.path, n): {each.content["inputs"]} for n, each in self.rounds.items()}
         return {file: own.get(file, {""}) - {""} or digests for file, digests in found.items()}
 
     def _check_inputs(self) -> None:
         """Check the inputs of the aggregations."""
-        if self._inputs and not (self.path / UPDATES).is_dir():
-            self.note(f"{UPDATES} was deleted: aggregations cannot be repeated")
+        if self._inputs and not (self.path / Transcript.UPDATES).is_dir():
+            self.note(f"{Transcript.UPDATES} was deleted: aggregations cannot be repeated")
             return
         for file, digests in self._inputs.items():
-            where = f"round {int(file.stem)}, {UPDATES}/{file.name}"
+            where = f"round {int(file.stem)}, {Transcript.UPDATES}/{file.name}"
             if not file.is_file():
                 self.wrong(f"{where}: it is missing")
             elif hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest() not in digests:
@@ -224,7 +224,7 @@ class _Verification:
 
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
-        with_inputs = (self.path / UPDATES).is_dir() or not self._inputs
+        with_inputs = (self.path / Transcript.UPDATES).is_dir() or not self._inputs
         self.repeated = repeat(self.directory, list(self.rounds.values()) if with_inputs else [], self.after[0])
         self.found.wrong += self.repeated.wrong
         self.found.repeated = self.repeated.n
@@ -250,7 +250,7 @@ class _Verification:
             self.wrong(f"{path}: it belongs to run {run}, expected {self.found.run}")
             return
         if self.keys and first["key"] != self.keys.get(site):
-            self.wrong(f"{path}: site {site} has another key than in {TRANSCRIPT}")
+            self.wrong(f"{path}: site {site} has another key than in {Transcript.NAME}")
         stated = {each.statement(site): each.where for each in self.every if site in each.content["sites"]}
         unused = 0
         for line in lines[1:]:
