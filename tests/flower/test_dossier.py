@@ -26,7 +26,12 @@ def test_every_test_that_it_names_exists() -> None:
 
 def test_a_plain_run_promises_nothing_that_it_does_not_keep(undisturbed: RunDirectory) -> None:
     accuracy = 100 * undisturbed.summary["final"]["accuracy"]
-    kept = ["which sees each site's update", "no mathematical bound", f"mean accuracy over sites {accuracy:.2f} %"]
+    kept = [
+        "which sees each site's update",
+        "of every average, the sites' updates",
+        "no mathematical bound",
+        f"mean accuracy over sites {accuracy:.2f} %",
+    ]
     require(make_dossier(undisturbed), kept, without=["masked", "epsilon"])
 
 
@@ -38,7 +43,12 @@ def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path)
     manifest["data"]["classes"] = ["a|b"]
     run.save_manifest(manifest)
     epsilon = run.summary["privacy"]["epsilon"]
-    kept = [f"epsilon {epsilon:.3g} at delta 0.001", "which sees only the sum", r"classes: a\|b |"]
+    kept = [
+        f"epsilon {epsilon:.3g} at delta 0.001",
+        "which sees only the sum",
+        r"classes: a\|b |",
+        "of every average, opened sums",
+    ]
     require(make_dossier(run), kept, without=["no mathematical bound", "sees each site's update"])
 
 

@@ -77,6 +77,11 @@ def _facts(directory: RunDirectory) -> tuple[dict[str, bool], dict[str, str]]:
         "neighbours": privacy.get("neighbours", "zero out one unit"),
         "epsilon": f"{epsilon:.3g}",
         "guess": f"{100 / (1 + math.exp(-epsilon)):.1f}",
+        "inputs": "opened sums"
+        if facts["secure"]
+        else "private averages"
+        if facts["central"]
+        else "the sites' updates",
         "sender": "the server" if facts["central"] else "a site",
         "budget": f"epsilon {directory.config.privacy.epsilon:g}" if directory.config.privacy.epsilon else "none",
         "epsilons": _listed({name: f"{each:.3g}" for name, each in privacy.get("clients", {}).items()}) or "all equal",
