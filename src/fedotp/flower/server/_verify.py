@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import safetensors
+import torch
 
 from fedotp._files import read_regular
 from fedotp._text import counted, one_line
@@ -228,6 +229,9 @@ class _Verification:
         self.repeated = repeat(self.directory, list(self.rounds.values()) if with_inputs else [], self.after[0])
         self.found.wrong += self.repeated.wrong
         self.found.repeated = self.repeated.n
+        before, now = self.directory.manifest["torch"], torch.__version__
+        if self.repeated.wrong and before != now:
+            self.note(f"the server ran torch {before}, this is torch {now}: aggregations may differ in the last bits")
         if self.found.wrong or not self.directory.checkpoint.is_file():
             return
         checkpoint = Checkpoint.read(self.directory.checkpoint)
