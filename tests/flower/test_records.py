@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 import safetensors.torch
+from flwr.app import Array, Message
 from near_sites import make_deployable, named, with_keys
 
 from fedotp.errors import FedotpError
+from fedotp.flower import _wire as wire
 from fedotp.flower._wire import digest_of
 from fedotp.flower.records import Chain, check_logs, read_chain, security_log
 from fedotp.flower.server import ServerSettings, verify_run
@@ -150,7 +152,7 @@ def test_a_server_that_makes_its_transcript_anew_is_found(lie: str, honest: Path
     assert re.search(message, wrong_in(tmp_path)[0])
 
 
-def test_a_server_that_forges_an_update_or_omits_one_is_found(honest: Path, tmp_path: Path) -> None:
+def test_a_server_that_forges_an_update_is_found(honest: Path, tmp_path: Path) -> None:
     """Also if the sites have no keys: then by their own transcripts."""
     shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "run/updates/00002.safetensors"
@@ -184,6 +186,30 @@ def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: 
     found = wrong_in(tmp_path)
     assert [each for each in found if "site site-0" in each and "does not contain this update" in each]
     assert f"{last}, line 2: the content does not match its hash" in found
+
+
+def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_found(
+    inputs: Path, tmp_path: Path
+) -> None:
+    grid, keys = with_keys(tmp_path, 3)
+    grid.meddle[101] = lambda message, reply: None if message.metadata.group_id == "2" else reply
+
+    def forge(message: Message) -> None:
+        if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 102:
+            prompt = message.content.array_records[wire.ARRAYS]
+            prompt["shared"] = Array(prompt["shared"].numpy() + 1)
+
+    grid.forge = forge
+    settings = ServerSettings(round_timeout=0.5)
+    serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid), public_keys=keys)
+    rewrite(tmp_path / "run/transcript.jsonl", lambda content: content.pop("faults", None))
+    found = verify_run(tmp_path / "run", logs_of(tmp_path)).wrong
+    omitted = [each for each in found if "does not mention this update" in each]
+    assert [("site-1" in each, "round 2" in each) for each in omitted] == [(True, True)]
+    shown = [each for each in found if "received other parameters" in each]
+    assert shown
+    assert all("site site-2" in each for each in shown)
+    assert len(omitted) + len(shown) == len(found)
 
 
 # Kills, resumes and lost sites ---------------------------------------------------------------------------------------
