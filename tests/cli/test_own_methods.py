@@ -153,12 +153,12 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
         ("def f(:\n", "SyntaxError: "),
         ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a subclass"),
         (
-            "from fedotp.methods import METHODS, CoOp\nMETHODS['moored'] = CoOp",
-            "line 2: METHODS['moored']: its name must be 'moored', got 'coop'",
+            "from fedotp.methods import METHODS, FedOTP\nMETHODS['moored'] = FedOTP",
+            "line 2: METHODS['moored']: its name must be 'moored', got 'fedotp'",
         ),
         (
-            "from fedotp.methods import METHODS, CoOp\nclass Mine(CoOp):\n    ...\nMETHODS['coop'] = Mine",
-            "line 4: fedotp already has a method coop; rename Mine",
+            "from fedotp.methods import METHODS, FedOTP\nclass Mine(FedOTP):\n    ...\nMETHODS['fedotp'] = Mine",
+            "line 4: fedotp already has a method fedotp; rename Mine",
         ),
     ],
 )

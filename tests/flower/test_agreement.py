@@ -78,7 +78,6 @@ def test_a_site_is_who_its_key_says_and_without_one_is_not_asked(inputs: Path, t
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
     assert "site site-1 uses the key of site site-9" in lines.text
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
-    assert "a site has connected with an unregistered key; ignoring it" in lines.text
 
 
 def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from fedotp.federation import RoundReport, Settings
 from fedotp.federation.clients import KeptRows
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.site._policy import Policy
 from fedotp.flower.site._site import _Work
 from fedotp.flower.site._state import Ledger, PrivateFile
 from fedotp.runs.directory import RunDirectory
@@ -24,7 +25,7 @@ from fedotp.runs.watch import Observer
 
 def _work(path: Path) -> _Work:
     clients: Any = SimpleNamespace(kept=KeptRows({"private": torch.zeros(2, 3)}, 1), device=torch.device("cpu"))
-    return _Work(clients, PrivateFile(path), Ledger(path.with_name("releases.jsonl"), "a", Settings(), 3, None))
+    return _Work(clients, PrivateFile(path), Ledger(path.with_name("releases.jsonl"), "a", Settings(), 3, Policy()))
 
 
 def _stored(path: Path, **params: torch.Tensor) -> Path:

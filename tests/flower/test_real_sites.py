@@ -1,6 +1,7 @@
 """Real processes on the loopback interface, with TLS and node keys: they agree with the simulator, die, and lie."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from recorder import recording
 import fedotp
 from anchored import Anchored
 from fedotp.federation import Checkpoint
-from fedotp.flower.keys import ServerKeys, make_keys
+from fedotp.flower.keys import ServerKeys, make_keys, request_key, sign_request
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, verify_run
@@ -30,10 +31,10 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
     config = make_deployable(inputs)
     expected = Checkpoint.read(fedotp.run(config, tmp_path / "simulated").checkpoint).server
     port = make_study(tmp_path, config, SITES)
-    make_keys(tmp_path / "others", ["localhost"], ["stranger"])
-    stranger = tmp_path / "stranger"
-    (tmp_path / "others/sites/stranger").rename(stranger)
-    (stranger / "ca.crt").write_bytes((tmp_path / "keys/server/ca.crt").read_bytes())  # trusts, and is not trusted
+    stranger, signed = tmp_path / "stranger", tmp_path / "signed"  # of which the server is not informed
+    shutil.copytree(tmp_path / "keys", signed)
+    sign_request(signed, request_key("stranger", stranger)[0])
+    shutil.copytree(signed / "sites/stranger", stranger, dirs_exist_ok=True)
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
         started.start_server(port)
         for part, site in enumerate(SITES):

@@ -90,6 +90,8 @@ class Guard:
                 self._note("open for writing", args)
         elif event in _FOLLOWING | _NOT_FOLLOWING:
             paths = [arg for arg in args[:2] if isinstance(arg, str | bytes | os.PathLike)]
+            if event in ("os.remove", "os.rmdir") and args[1] != -1:  # relative to an open folder
+                paths = [os.path.join(os.readlink(f"/proc/self/fd/{args[1]}"), os.fsdecode(args[0]))]
             if not all(self._is_allowed(path, follows=event in _FOLLOWING) for path in paths):
                 self._note(event, args)
         elif event in ("compile", "exec", "import") and _MARK in _words(args[:2]):

@@ -304,7 +304,7 @@ class Deployed(Observer):
             inputs,
             sites=sites,
             weight=weight,
-            agreed={member.name: member.agreed for member in self.registry.members},
+            agreed={member.name: member.agreed for member in self.registry.members if member.agreed},
             params=digest_of(self.server.params),
             metrics=hashlib.sha256(metrics_line({"kind": "round", **facts})).hexdigest(),
             **{key: facts[key] for key in ("faults", "shortened", "averaged", "epsilon") if key in facts},
