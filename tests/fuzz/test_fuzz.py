@@ -40,6 +40,7 @@ def test_every_reader_reads_or_refuses_damaged_and_forged_input(tmp_path: Path) 
 @pytest.mark.parametrize("name", planted.DEFECTS)
 def test_the_harness_finds_a_reader_that(name: str, suspicious: Worker) -> None:
     suspicious.wall = 2 if name == "waits" else 600
+    suspicious.cpu = 30 if name == "eats-memory" else 1  # filling it takes time, too
     outcome, why = suspicious.ask(name, 0)
     assert outcome == "finding"
     assert planted.DEFECTS[name][1] in why
