@@ -38,6 +38,9 @@ def make(
 ) -> None:
     """Create the keys of a federation: an authority and a certificate for the server.
 
+    Each site makes its own key with `fedotp keys request`.
+
+    \b
     Examples:
       fedotp keys make keys --server fl.example.org
       fedotp keys make keys --server localhost --sites north,south
