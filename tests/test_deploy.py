@@ -179,15 +179,6 @@ def test_commands_in_the_manifests_are_spelt_right() -> None:
         check_command(re.sub(r"\$\{?(\w+)(:-)?\}?", lambda name: values[name[1]], line))
 
 
-@pytest.mark.parametrize("name", ["server", "site"])
-def test_kubernetes_schemas_accept_the_manifests(name: str) -> None:
-    validate = pytest.importorskip(
-        "kubernetes_validate", reason="pip install kubernetes-validate (its schemas: 100 MB)"
-    )
-    for manifest in manifests(name).values():
-        validate.validate(manifest, desired_version="1.31", strict=True)
-
-
 def test_the_dashboard_shows_every_metric_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a server and of a site, as `/metrics` names them."""
     pytest.importorskip("flwr")
