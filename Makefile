@@ -74,7 +74,7 @@ test-processes: install
 # Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
 $(EXTRAS): $(STAMP) Makefile
 	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,docs,hf,mlflow,notebook,onnx,tensorboard,wandb]'
-	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2
+	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2 kubernetes-validate==1.37.0 importlib-resources==7.1.0
 	touch $@
 
 test-extras: $(EXTRAS)

@@ -122,7 +122,7 @@ def test_every_command_is_shown() -> None:
 
 def test_commands_to_deploy_are_spelt_right() -> None:
     """Those in deploy/, with the values of the examples in place of the variables."""
-    files = {path.name: path.read_text() for path in sorted((ROOT / "deploy").iterdir())}
+    files = {path.name: path.read_text() for path in sorted((ROOT / "deploy").iterdir()) if path.is_file()}
     examples = "\n".join(text for name, text in files.items() if name.endswith(".env.example"))
     values = dict(re.findall(r"^(\w+)=(.*)$", examples, re.MULTILINE))
     text = re.sub(r"^#.*$", "", "\n".join(files.values()), flags=re.MULTILINE).replace("\\\n", " ")

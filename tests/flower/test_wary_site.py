@@ -41,6 +41,16 @@ def test_a_state_folder_that_is_open_to_others_is_closed_and_that_is_said(tmp_pa
     assert "state was accessible to other users of this machine" in log_lines()
 
 
+def test_a_new_state_folder_on_a_volume_of_a_group_is_closed_without_a_warning(
+    tmp_path: Path, log_lines: "Lines"
+) -> None:
+    """Kubernetes gives a volume to a group with the setgid bit, which new folders inherit."""
+    tmp_path.chmod(0o2775)
+    with alone_in(tmp_path / "state"):
+        assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert "accessible to other users" not in log_lines()
+
+
 def test_a_state_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = tmp_path.stat().st_uid
     monkeypatch.setattr(_state.os, "geteuid", lambda: uid + 1)

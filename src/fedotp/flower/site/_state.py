@@ -44,7 +44,7 @@ def make_private(folder: Path) -> None:
                 f"{folder} belongs to another user (uid {status.st_uid}), who could read this site's private files; "
                 "choose a folder that you own"
             )
-        if stat.S_IMODE(status.st_mode) & ~_OWNERS:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(_OWNERS)
             log.warning("%s was accessible to other users of this machine; changed its mode to 0700", folder)
     except OSError as error:
