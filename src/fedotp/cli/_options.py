@@ -275,7 +275,9 @@ InsecureOption = Annotated[
     bool,
     connection_option("--insecure", help="No encryption, no keys: for tests on one machine, never with patient data."),
 ]
-
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Only check whether everything is ready, a line per item; do not start.")
+]
 
 StatusOption = Annotated[
     str | None,

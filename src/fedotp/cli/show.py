@@ -3,10 +3,12 @@
 import io
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +17,7 @@ from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
+    from fedotp.flower import Finding
     from fedotp.limits import Calibration
     from fedotp.runs.directory import RunDirectory
 
@@ -174,6 +177,17 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
+
+
+def print_findings(findings: "Iterable[Finding]") -> None:
+    """Print the findings of a check as they come, a line each; exit with SOME_FAILED if one failed."""
+    states: Counter[str] = Counter()
+    for finding in findings:
+        print(f"{finding.state:<11}  {finding.item:<13}  {printable(finding.text)}", flush=True)
+        states[finding.state] += 1
+    print(", ".join(f"{n} {state}" for state, n in states.items()))
+    if states["failed"]:
+        raise typer.Exit(SOME_FAILED)
 
 
 # Views -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key, ssh_key_fingerprint
 from flwr.app import Context, Message
@@ -31,7 +32,12 @@ from flwr.supercore.interceptors import (
     SuperExecAuthHttpInterceptor,
 )
 from flwr.supercore.logger import FLOWER_LOGGER
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes, verify_signature
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_public_key,
+    public_key_to_bytes,
+    sign_message,
+    verify_signature,
+)
 from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufRequestContext
 from flwr.supercore.retry import RetryInvoker as RetryInvoker
 from flwr.supercore.retry import make_simple_http_retry_invoker as make_simple_http_retry_invoker
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER
 """Headers of a site's signature, which access control checks before Flower reads the request."""
 
-EARLIEST, LATEST = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
+EARLIEST, LATEST = CLOCK = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
 """Accepted offsets of the signer's clock in seconds; access control logs sites outside them."""
 
 LOST = (
@@ -123,6 +129,14 @@ def fingerprint(key: bytes) -> str:
         return f"SHA256:{b64encode(ssh_key_fingerprint(bytes_to_public_key(key), SHA256())).decode().rstrip('=')}"
     except (ValueError, TypeError):
         return ""
+
+
+def signed_headers(key: EllipticCurvePrivateKey, now: datetime) -> dict[str, str]:
+    """Return the headers of a site's request, as SuperNode signs it."""
+    time = now.isoformat()
+    signature = b64encode(sign_message(key, time.encode("ascii"))).decode()
+    public = b64encode(public_key_to_bytes(key.public_key())).decode()
+    return {KEY_HEADER: public, TIME_HEADER: time, SIGNATURE_HEADER: signature}
 
 
 def has_signed(key: bytes, text: str, signature: bytes) -> bool:
