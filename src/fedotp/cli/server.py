@@ -120,34 +120,25 @@ def server(
       fedotp server --resume runs/study --keys keys/server
       fedotp server study.toml --keys keys/server --rehearse
     """
+    given = locals()
+    settings = ServerSettings(**{item.name: given[item.name] for item in fields(ServerSettings)})
     _start_flower(keys, insecure)
-    settings = ServerSettings(
-        min_sites=min_sites,
-        start_timeout=start_timeout,
-        round_timeout=round_timeout,
-        patience=patience,
-        max_times=max_times,
-        max_images=max_images,
-        allow_new_counts=allow_new_counts,
-        secure=secure,
-        secure_threshold=secure_threshold,
-        secure_range=secure_range,
-    )
     if resume is not None and (source is not None or out is not None or changes or classes):
         raise FedotpError("--resume uses the run's own configuration: remove PRESET|FILE, --set, --classes and --out")
+    if rehearse and resume is not None:
+        raise FedotpError("--rehearse is for a new run: remove --resume")
     from fedotp.flower.server import check_server, rehearse_run, run_server
 
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
     job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
-    job["resume"] = resume
     if check:
-        print_findings(check_server(settings, listen_at, port, keys, **job, out=out))
+        print_findings(check_server(settings, listen_at, port, keys, **job, out=out, resume=resume))
     if rehearse:
         _rehearse(partial(rehearse_run, settings, keys, rehearse_sites, _given(settings, ("min_sites",)), **job))
     if check or rehearse:
         return
     job |= {"log_to": security_log, "log_format": log_format, "status": _options.status_of(status, status_token)}
-    directory = run_server(settings, listen_at, port, keys, **job, out=out)
+    directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     kept = {"--status": status, "--status-token": status_token, "--security-log": security_log}
     more = [word for option, value in kept.items() if value is not None for word in (option, str(value))]
     _print_end(directory, [*_where(keys, host, port), *_given(settings, KEPT), *more])

@@ -185,7 +185,7 @@ def print_findings(findings: "Iterable[Finding]") -> None:
     for finding in findings:
         print(f"{finding.state:<11}  {finding.item:<13}  {printable(finding.text)}", flush=True)
         states[finding.state] += 1
-    print(", ".join(f"{n} {state}" for state, n in states.items()))
+    print(", ".join(counted(n, state) if state == "warning" else f"{n} {state}" for state, n in states.items()))
     if states["failed"]:
         raise typer.Exit(SOME_FAILED)
 

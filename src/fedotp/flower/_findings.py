@@ -1,6 +1,6 @@
 """Findings of the checks before a start: an item, its state, and what to do if it is not ok."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -28,16 +28,14 @@ class UncheckedError(FedotpError):
     """Raised by a check that cannot be made."""
 
 
-def examine(item: str, check: Callable[[], str]) -> Finding:
-    """Make a check, which returns what is right or raises what is wrong."""
-    try:
-        return Finding(item, "ok", check())
-    except CautionError as error:
-        return Finding(item, "warning", one_line(error))
-    except UncheckedError as error:
-        return Finding(item, "not checked", one_line(error))
-    except (FedotpError, OSError) as error:
-        return Finding(item, "failed", one_line(error))
+def examine(checks: Iterable[tuple[str, Callable[[], str]]]) -> Iterator[Finding]:
+    """Make checks in order; each returns what is right, or raises what is wrong."""
+    states: dict[type[Exception], State] = {CautionError: "warning", UncheckedError: "not checked"}
+    for item, check in checks:
+        try:
+            yield Finding(item, "ok", check())
+        except (FedotpError, OSError) as error:
+            yield Finding(item, states.get(type(error), "failed"), one_line(error))
 
 
 def needed(value: _Value | None, why: str) -> _Value:

@@ -1,5 +1,6 @@
 """The keys of a federation, which identify the server and the sites. Independent of Flower."""
 
+from fedotp.flower.keys._certificates import LOOPBACK as LOOPBACK
 from fedotp.flower.keys._certificates import KeyIdentity as KeyIdentity
 from fedotp.flower.keys._certificates import certified_hosts as certified_hosts
 from fedotp.flower.keys._certificates import load_certificate as load_certificate

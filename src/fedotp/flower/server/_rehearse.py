@@ -33,12 +33,13 @@ from fedotp.flower.server._verify import verify_run
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.tables import n_bytes
 
+_PROGRAM = ("-P", "-m", "fedotp")  # after the interpreter
 _ROUNDS = 2
 _CLASSES = ("first class", "second class")  # if none are given
 _MOST_CLASSES = 20  # of a made-up site
 _TRAIN, _TEST, _SIDE = 4, 2, 64  # images of a class at a site; pixels
 _PAUSE = 0.2
-_ENDING = 20.0  # seconds for a process to end before it is killed
+_ENDING = 20.0  # seconds for the processes to end before they are killed
 _UNIT = 1024 if sys.platform == "linux" else 1  # bytes, of ru_maxrss
 _REFUSED = "was refused:"
 
@@ -56,20 +57,17 @@ def rehearse_run(
     source: str,
     changes: Sequence[str],
     classes: tuple[str, ...],
-    resume: Path | None,
 ) -> str:
     """Rehearse the federation of `run_server` with these arguments; return a summary, or raise FedotpError.
 
     `options` are the server's other options. At most `most_sites` sites are made up, with the names of the real ones.
     """
-    run = None if resume is None else RunDirectory.open(resume)
-    config = run.config if run else load_config(source).override(list(changes))
-    classes = (tuple(run.manifest["data"]["classes"]) if run else classes) or _CLASSES
+    config = load_config(source).override(list(changes))
     named = tuple(ServerKeys.read(keys).sites) if keys else tuple(f"site-{n}" for n in range(1, most_sites + 1))
     require_servable(config, settings, named if keys else ())
     names = [name for name in named if name not in config.federation.without][:most_sites]
     with tempfile.TemporaryDirectory(prefix="fedotp-rehearsal-") as folder, listen(lambda: None) as interrupt:
-        rehearsal = _Rehearsal(Path(folder), _shortened(config, len(names)), classes, names, say, interrupt)
+        rehearsal = _Rehearsal(Path(folder), _shortened(config, len(names)), classes or _CLASSES, names, say, interrupt)
         return rehearsal.run(options)
 
 
@@ -95,7 +93,7 @@ class _Process:
         environment = {"OMP_NUM_THREADS": str(max(1, n_cores() // 2))} | dict(os.environ)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "fedotp", *map(str, arguments)],
+                [sys.executable, *_PROGRAM, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -112,13 +110,10 @@ class _Process:
                 self.largest = _UNIT * usage.ru_maxrss
         return self.status is not None
 
-    def end(self) -> None:
-        """End the process, and wait for it."""
-        until = time.monotonic() + _ENDING
-        while not self.has_ended():
-            late = time.monotonic() > until
-            self.process.send_signal(signal.SIGKILL if late else signal.SIGTERM)
-            time.sleep(_PAUSE)
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if it is running."""
+        if not self.has_ended():
+            os.kill(self.process.pid, number)
 
     def lines(self) -> list[str]:
         return [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
@@ -234,11 +229,19 @@ class _Rehearsal:
         try:
             yield
         finally:
-            for process in self.processes:
-                if not process.has_ended():
-                    process.process.terminate()
-            for process in self.processes:
-                process.end()
+            try:
+                for process in self.processes:
+                    process.send(signal.SIGTERM)
+                self._wait_for_all(_ENDING)
+            finally:  # also after another Ctrl-C
+                for process in self.processes:
+                    process.send(signal.SIGKILL)
+                self._wait_for_all(_ENDING)
+
+    def _wait_for_all(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while any(not process.has_ended() for process in self.processes) and time.monotonic() < end:
+            time.sleep(_PAUSE)
 
 
 def _rounds(run: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """`fedotp client --check`: what would stop this site, found before it joins a federation."""
 
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,7 @@ import numpy as np
 
 import fedotp
 from fedotp._files import require_writable
-from fedotp._text import counted, one_line
+from fedotp._text import counted
 from fedotp.clip import CLIP
 from fedotp.config import DataSettings
 from fedotp.data import Dataset, Split, check_dataset, load_dataset
@@ -24,47 +22,39 @@ from fedotp.flower.site._app import stay_offline
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._policy import read_policy
 from fedotp.flower.site._site_settings import SiteSettings
-from fedotp.images import WINDOW
 from fedotp.runs.one import class_numbers, load_backbone, make_task
 
 _MOST_IMAGES = 400  # that are decoded; of more, a sample of both splits
-_MARGIN = 2.0  # seconds ahead of the server's clock that are still no reason for a warning
-_NO_ANSWER = "the server did not answer"
-_NO_AGREEMENT = "the server's settings are unknown"
-_PART = "--part uses the server's data set"
+_UNKNOWN = "the server's settings are unknown"
 
 
 def check_site(settings: SiteSettings, server: str, policy: Path | None, policy_key: Path | None) -> Iterator[Finding]:
-    """Check a site's set-up without joining; `policy` is not read into `settings` yet."""
+    """Check a site's set-up without joining; `settings` do not contain the policy yet."""
     stay_offline()
-    check = _Check(settings, server, policy, policy_key)
-    for item, work in (
-        ("key", check.key),
-        ("certificate", check.certificate),
-        ("address", check.address),
-        ("TLS", check.tls),
-        ("accepted", check.accepted),
-        ("clock", check.clock),
-        ("version", check.version),
-        ("data", check.data),
-        ("images", check.images),
-        ("groups", check.groups),
-        ("classes", check.classes),
-        ("backbone", check.backbone),
-        ("memory", check.memory),
-        ("disk", check.disk),
-        ("policy", check.policy),
-        ("secure sums", check.secure_sums),
-    ):
-        yield examine(item, work)
+    check = _Check(settings, server)
+    return examine(
+        [
+            ("key", check.key),
+            ("certificate", check.certificate),
+            ("connection", check.connection),
+            ("clock", check.clock),
+            ("version", check.version),
+            ("images", check.images),
+            ("groups", check.groups),
+            ("classes", check.classes),
+            ("backbone", check.backbone),
+            ("memory, disk", check.resources),
+            ("policy", lambda: check.policy(policy, policy_key)),
+            ("secure sums", check.secure_sums),
+        ]
+    )
 
 
 class _Check:
     """The checks of a site; each uses what those before it have found."""
 
-    def __init__(self, settings: SiteSettings, server: str, policy: Path | None, policy_key: Path | None) -> None:
+    def __init__(self, settings: SiteSettings, server: str) -> None:
         self.settings, self.server = settings, server
-        self._policy, self._policy_key = policy, policy_key
         self.folder = Path(settings.keys) if settings.keys else None
         self.keys: SiteKeys | None = None
         self.asked: Asked | None = None
@@ -72,186 +62,138 @@ class _Check:
         self.dataset: Dataset | None = None
         self.clip: CLIP | None = None
 
-    # Keys and the server --------------------------------------------------------------------------------------------
-
     def key(self) -> str:
         path = present(needed(self.folder, "--insecure") / "site.key", origin="make it with `fedotp keys request`")
         load_private(path)
-        status = path.stat()
-        whose = "this user" if status.st_uid == os.getuid() else f"user {status.st_uid}"
-        return f"{path}: owned by {whose}, mode {stat.S_IMODE(status.st_mode):o}"
+        return f"{path}: readable by its owner only"
 
     def certificate(self) -> str:
         folder = needed(self.folder, "--insecure")
-        self.keys = SiteKeys.read(folder)
-        if soon := list(expiring(self.keys.certificates())):
+        keys = self.keys = SiteKeys.read(folder)
+        if soon := list(expiring(keys.certificates())):
             raise CautionError("; ".join(soon))
-        return next(f"{what}: {remark}" for what, _, remark in key_facts(folder) if what.startswith("site "))
+        return next(f"{what}, {remark}" for what, _, remark in key_facts(folder) if what == f"site {keys.name}")
 
-    def address(self) -> str:
+    def connection(self) -> str:
         if self.folder is not None:
             needed(self.keys, "requires the keys")
         self.asked = ask_server(self.server, self.keys)
-        return f"{self.server} answers"
-
-    def tls(self) -> str:
-        asked = needed(self.asked, _NO_ANSWER)
-        needed(self.folder, "--insecure")
-        if asked.untrusted:
-            raise FedotpError(asked.untrusted)
-        return "the server's certificate is signed by this site's authority, for this host name"
-
-    def accepted(self) -> str:
-        asked = self._answered()
-        if asked.refused:
-            raise FedotpError(asked.refused)
-        return "the server accepts this site's key" if self.folder else "the server accepts any site (--insecure)"
+        if self.asked.refused:
+            raise FedotpError(f"{self.server}: {self.asked.refused}")
+        return f"{self.server} accepts {'this key, over TLS' if self.folder else 'any site (--insecure)'}"
 
     def clock(self) -> str:
-        ahead = needed(self._answered().ahead, "the server's answer contains no time")
+        ahead = needed(self._asked().ahead, "the server's answer contains no time")
         text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
-        rule = f"must be at most {CLOCK[1]} s ahead and {-CLOCK[0]} s behind; synchronise the clocks with NTP"
+        rule = f"must be at most {CLOCK[1]} s ahead and {-CLOCK[0]} s behind; synchronise both clocks with NTP"
         if not CLOCK[0] < ahead < CLOCK[1]:
             raise FedotpError(f"{text}: {rule}")
-        if not CLOCK[0] / 2 < ahead < _MARGIN:
+        if not CLOCK[0] / 2 < ahead < CLOCK[1] / 2:
             raise CautionError(f"{text}: {rule}")
         return text
 
     def version(self) -> str:
-        asked = self._answered()
-        if not asked.facts:
-            raise UncheckedError("the server did not say its version")
-        there, text = one_line(asked.facts.get("version"), 40), asked.facts.get("agreement")
-        if not text:
-            raise UncheckedError("the server is still starting; repeat the check")
+        asked, here = self._asked(), fedotp.__version__
+        if asked.refused or not asked.agreement:
+            raise UncheckedError("refused by the server" if asked.refused else "the server is still starting; repeat")
+        text = f"fedotp {here} here, {asked.version} at the server"
         try:
-            self.agreement = Agreement.read(text)
+            self.agreement = Agreement.read(asked.agreement)
         except FedotpError as error:
-            raise FedotpError(f"fedotp {fedotp.__version__} here, {there} at the server: {error}") from error
-        if there != fedotp.__version__:
-            raise CautionError(f"fedotp {fedotp.__version__} here, {there} at the server: install the same version")
-        return f"fedotp {there} here and at the server"
-
-    def _answered(self) -> Asked:
-        asked = needed(self.asked, _NO_ANSWER)
-        if asked.untrusted:
-            raise UncheckedError("the connection is not trusted")
-        return asked
-
-    # Images -------------------------------------------------------------------------------------------------------
-
-    def data(self) -> str:
-        if not self.settings.data:
-            raise UncheckedError(_PART)
-        split = self.agreement.config.data.test_split if self.agreement else DataSettings.test_split
-        self.dataset = load_dataset(self.settings.data, test_split=split)
-        sizes = f"{len(self.dataset.train):,} training and {counted(len(self.dataset.test), 'test image')}"
-        text = f"{sizes} of {counted(len(self.dataset.classes), 'class', 'classes')}"
-        if self.dataset.notes:
-            raise CautionError(f"{text}; {'; '.join(self.dataset.notes)}")
+            raise FedotpError(f"{text}: {error}") from error
+        if asked.version != here:
+            raise CautionError(f"{text}: install the same version on both")
         return text
 
     def images(self) -> str:
-        dataset = self._data()
-        config = self.agreement and self.settings.local(self.agreement.config)
-        window = self.settings.window or (config.data.window if config else WINDOW)
-        n_all = len(dataset.train) + len(dataset.test)
-        if n_all > _MOST_IMAGES:
-            dataset = replace(dataset, train=_sampled(dataset.train), test=_sampled(dataset.test))
-        report = check_dataset(dataset, window=window)
+        if not self.settings.data:
+            raise UncheckedError("--part uses the server's data set")
+        config = self.settings.local(self.agreement.config) if self.agreement else None
+        data = config.data if config else DataSettings("")
+        window = self.settings.window or data.window
+        dataset = self.dataset = load_dataset(self.settings.data, test_split=data.test_split)
+        report = check_dataset(
+            replace(dataset, train=_sampled(dataset.train), test=_sampled(dataset.test)), window=window
+        )
         n, hidden = report.n_images, len(report.clipped)
-        which = f"all {n:,}" if n == n_all else f"{n:,} of {n_all:,} (evenly spaced, and one of each class)"
+        text = f"decoded {n:,} of {len(dataset.train):,} training and {len(dataset.test):,} test images"
         if report.broken:
             first = report.broken[0]
-            text = f"{counted(len(report.broken), 'broken image')} of {which}, first {first.where} ({first.reason})"
-            raise FedotpError(f"{text}; replace or remove them; `fedotp data check` lists them")
+            raise FedotpError(
+                f"{text}, {len(report.broken)} are broken: {first.where} ({first.reason}); replace or remove"
+            )
         if 2 * hidden > n:
             raise FedotpError(f"the window {window} makes {hidden} of {n} images black or white; set another --window")
-        problems = {"nearly black or white": hidden, "nearly dark": len(report.dark)}
-        problems |= {"with two labels": len(report.contradictions), "also in train": len(report.duplicates)}
-        if wrong := [f"{count} {what}" for what, count in problems.items() if count]:
-            raise CautionError(f"decoded {which} with the window {window}: {', '.join(wrong)}; see `fedotp data check`")
-        return f"decoded {which}; window {window}"
+        also = {"black or white with this window": hidden, "nearly dark": len(report.dark)}
+        also |= {"with two labels": len(report.contradictions), "in training and test": len(report.duplicates)}
+        found = [*dataset.notes, *(f"{count} {what}" for what, count in also.items() if count)]
+        if found:
+            raise CautionError(f"{text}: {'; '.join(found)}; see `fedotp data check`")
+        return text
 
     def groups(self) -> str:
-        dataset = self._data()
+        dataset = self._dataset()
         if not dataset.groups:
-            raise UncheckedError("patients are unknown; name them in the column group of a table, or separate them")
-        return f"{counted(len(dataset.groups), 'group')}, none in training and test images"
+            raise UncheckedError("give patients in the column group of a table, or separate them yourself")
+        return f"{counted(len(dataset.groups), 'group')}, none in both training and test images"
 
     def classes(self) -> str:
-        dataset, agreement = self._data(), self._agreed()
+        dataset, agreement = self._dataset(), needed(self.agreement, _UNKNOWN)
         if not agreement.classes:
             raise UncheckedError(f"the server collects the sites' classes; here: {listed(dataset.classes)}")
         class_numbers(agreement.classes, dataset, "the federation")
         return f"{len(dataset.classes)} of the federation's {counted(len(agreement.classes), 'class', 'classes')}"
 
-    # Resources and limits -------------------------------------------------------------------------------------------
-
     def backbone(self) -> str:
-        agreement, source = self.agreement, self.settings.backbone
-        if agreement is None and not source:
-            raise UncheckedError(_NO_AGREEMENT)
-        source = self.settings.local(agreement.config).backbone.source if agreement else source
+        agreement = needed(self.agreement, _UNKNOWN)
+        source, there = self.settings.local(agreement.config).backbone.source, agreement.config.backbone.name
         clip = load_backbone(source, self.settings.device)
-        if agreement is None:
-            return f"{source} {clip.digest[:12]}; not compared with the server's"
         if clip.digest != agreement.backbone:
-            there = f"{agreement.config.backbone.name} {agreement.backbone[:12]}"
-            raise FedotpError(f"{source} {clip.digest[:12]}, expected {there}; install the same file")
+            raise FedotpError(
+                f"{source} {clip.digest[:12]}, expected {there} {agreement.backbone[:12]}; install the same file"
+            )
         self.clip = clip
         return f"{source} {clip.digest[:12]}, as at the server"
 
-    def memory(self) -> str:
-        dataset, agreement, clip = self._data(), self._agreed(), needed(self.clip, "requires the backbone")
-        require_bounded(agreement.config, self.settings.name)
+    def resources(self) -> str:
+        require_writable(self.settings.state)
+        dataset, agreement, clip = self._dataset(), needed(self.agreement, _UNKNOWN), needed(self.clip, "no backbone")
+        name, n_train, n_test = self.settings.name, len(dataset.train), len(dataset.test)
+        require_bounded(agreement.config, name)
         config = self.settings.local(agreement.config)
         task = make_task(config, clip, agreement.classes or dataset.classes, agreement.template)
-        require_memory(task, config, max(len(dataset.train), len(dataset.test)), self.settings.name)
-        return f"enough to train with these images on the device {task.device}"
+        require_memory(task, config, max(n_train, n_test), name)
+        require_room(config, clip, n_train, n_test, name)
+        return f"enough to train on the device {task.device}, and to store encoded images in {self.settings.state}"
 
-    def disk(self) -> str:
-        require_writable(self.settings.state)
-        dataset, agreement, clip = self._data(), self._agreed(), needed(self.clip, "requires the backbone")
-        config = self.settings.local(agreement.config)
-        require_room(config, clip, len(dataset.train), len(dataset.test), self.settings.name)
-        return f"{self.settings.state} is writable, with enough space for the encoded images"
-
-    def policy(self) -> str:
-        if self._policy is None:
-            raise UncheckedError("no --policy")
-        self.settings = replace(self.settings, policy=read_policy(self._policy, self._policy_key))
-        text = f"{self._policy}{', correctly signed' if self._policy_key else ''}"
+    def policy(self, path: Path | None, key: Path | None) -> str:
+        text = read_policy(needed(path, "no --policy"), key)
+        self.settings = replace(self.settings, policy=text)
         if self.agreement is None:
-            return f"{text}; not compared with the server's settings"
-        dataset, facts = self.dataset, key_facts(self.folder) if self.keys and self.folder else []
-        agreement = replace(self.agreement, classes=self.agreement.classes or (dataset.classes if dataset else ()))
+            return f"{path}; not compared with the server's settings"
+        data, facts = self.dataset, key_facts(self.folder) if self.keys and self.folder else []
+        agreement = replace(self.agreement, classes=self.agreement.classes or (data.classes if data else ()))
         authority = next((digest for what, digest, _ in facts if what == "authority"), "")
-        n_images = len(dataset.train) if dataset else 1
-        self.settings.limits.require(agreement, authority=authority, n_images=n_images)
-        return f"{text}; permits this federation"
+        self.settings.limits.require(agreement, authority=authority, n_images=len(data.train) if data else 1)
+        return f"{path} permits this federation"
 
     def secure_sums(self) -> str:
-        is_secure = self.agreement is not None and self.agreement.secure is not None
-        if not (is_secure or self.settings.limits.secure_sums):
-            raise UncheckedError("not used" if self.agreement else _NO_AGREEMENT)
-        peers = needed(self.keys, "requires the keys").peers or {}
+        if not self.settings.limits.secure_sums and needed(self.agreement, _UNKNOWN).secure is None:
+            raise UncheckedError("not used")
+        peers = list(needed(self.keys, "requires the keys").peers or {})
         if len(peers) < LEAST_SITES:
-            raise FedotpError(
-                f"{self.folder}/peers.crt names {counted(len(peers), 'site')}, a sum requires at least {LEAST_SITES}; "
-                "ask the coordinator for the newest file"
-            )
-        return f"peers.crt names {len(peers)} sites: {listed(list(peers))}"
+            names = f"peers.crt has the keys of {counted(len(peers), 'site')}"
+            raise FedotpError(f"{names}, at least {LEAST_SITES} are required; ask the coordinator for the newest file")
+        return f"peers.crt has the keys of {listed(peers)}"
 
-    def _data(self) -> Dataset:
-        return needed(self.dataset, "requires the data" if self.settings.data else _PART)
+    def _asked(self) -> Asked:
+        return needed(self.asked, "no connection")
 
-    def _agreed(self) -> Agreement:
-        return needed(self.agreement, _NO_AGREEMENT)
+    def _dataset(self) -> Dataset:
+        return needed(self.dataset, "no images")
 
 
 def _sampled(split: Split) -> Split:
-    """Return images at equal distances, and the first of each class."""
-    n = len(split)
-    rows = np.linspace(0, n - 1, min(_MOST_IMAGES // 2, n)).astype(int)
+    """Return all images, or of many some at equal distances and the first of each class."""
+    rows = np.linspace(0, len(split) - 1, min(_MOST_IMAGES // 2, len(split))).astype(int)
     return split.select(np.union1d(rows, np.unique(split.labels, return_index=True)[1]))
