@@ -57,7 +57,9 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         words = one_line(error) or type(error).__name__
         known = (
-            f"{why} ({words})" for sign, why in ({_UNTRUSTED: REFUSED[_UNTRUSTED]} | _PROBLEMS).items() if sign in words
+            f"{why} ({words})"
+            for sign, why in ({_UNTRUSTED: REFUSED[_UNTRUSTED]} | _PROBLEMS).items()
+            if sign.lower() in words.lower()
         )
         raise FedotpError(f"{server}: {next(known, words)}") from error
     facts = _facts(content) if got.status_code == 200 else {}

@@ -94,8 +94,8 @@ class _Check:
             raise CautionError(f"{text}, but --host {self.host} cannot be reached from other machines")
         if not here:
             raise CautionError(
-                f"{text}, which is no address of this machine; forward the port, or sign a certificate for the name "
-                "that sites use: fedotp keys renew --server HOST"
+                f"{text}: no address of this machine that others can use; forward the port to it, or sign a "
+                "certificate for the host name that sites use: fedotp keys renew --server HOST"
             )
         return f"{text}; this machine is {listed(here)}"
 

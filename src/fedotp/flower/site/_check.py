@@ -10,7 +10,6 @@ import fedotp
 from fedotp._files import require_writable
 from fedotp._text import counted
 from fedotp.clip import CLIP
-from fedotp.config import DataSettings
 from fedotp.data import Dataset, Split, check_dataset, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.flower._agreement import Agreement
@@ -22,6 +21,7 @@ from fedotp.flower.site._app import stay_offline
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._policy import read_policy
 from fedotp.flower.site._site_settings import SiteSettings
+from fedotp.images import WINDOW
 from fedotp.runs.one import class_numbers, load_backbone, make_task
 
 _MOST_IMAGES = 400  # that are decoded; of more, a sample of both splits
@@ -108,10 +108,10 @@ class _Check:
     def images(self) -> str:
         if not self.settings.data:
             raise UncheckedError("--part uses the server's data set")
-        config = self.settings.local(self.agreement.config) if self.agreement else None
-        data = config.data if config else DataSettings("")
-        window = self.settings.window or data.window
-        dataset = self.dataset = load_dataset(self.settings.data, test_split=data.test_split)
+        data = self.settings.local(self.agreement.config).data if self.agreement else None
+        window = self.settings.window or (data.window if data else WINDOW)
+        dataset = load_dataset(self.settings.data, test_split=data.test_split if data else "test")
+        self.dataset = dataset
         report = check_dataset(
             replace(dataset, train=_sampled(dataset.train), test=_sampled(dataset.test)), window=window
         )
