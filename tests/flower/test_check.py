@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
@@ -23,11 +23,10 @@ from fedotp.cli import app
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
-from fedotp.flower import Finding
 from fedotp.flower.keys import ServerKeys, SiteKeys, _make_keys, make_keys, renew_server, revoke_site, sign_request
-from fedotp.flower.link import _access, _ask, free_port, superlink
+from fedotp.flower.link import _access, _ask, superlink
 from fedotp.flower.link._ask import ask_server
-from fedotp.flower.link._superlink import SuperLink
+from fedotp.flower.link._superlink import SuperLink, free_port
 from fedotp.flower.server import ServerSettings, _check, _rehearse, check_server, rehearse_run
 from fedotp.flower.server._serve import agreement_of
 from fedotp.flower.site import SiteSettings, _limits, check_site
@@ -39,8 +38,13 @@ SITES = ["north", "south", "east", "gone"]
 HOST = "fed.example.org"
 
 
-def found(findings: Iterator[Finding]) -> dict[str, Finding]:
-    return {finding.item: finding for finding in findings}
+class Finding(NamedTuple):
+    state: str
+    text: str
+
+
+def found(findings: Iterator[tuple[str, str, str]]) -> dict[str, Finding]:
+    return {item: Finding(state, text) for item, state, text in findings}
 
 
 @contextmanager
@@ -155,10 +159,10 @@ def site(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
 
 
 def test_a_site_that_is_ready(site: Site) -> None:
-    states = {finding.item: (finding.state, finding.text) for finding in site.check().values()}
-    assert {state for state, _ in states.values()} == {"ok"}, states
-    assert states["images"][1] == "decoded 10 of 6 training and 4 test images"
-    assert states["secure sums"][1].endswith("north, south, east")
+    findings = site.check()
+    assert {finding.state for finding in findings.values()} == {"ok"}, findings
+    assert findings["images"].text == "decoded 10 of 6 training and 4 test images"
+    assert findings["secure sums"].text.endswith("north, south, east")
     assert not site.settings.state.exists()
 
 
@@ -219,11 +223,11 @@ def state_in_a_file(site: Site) -> None:
 
 
 BROKEN_SITES: dict[str, tuple[Callable[[Site], object], str, str, str]] = {
-    "mode": (lambda site: (site.keys / "site.key").chmod(0o644), "key", "failed", "chmod 600"),
-    "no key": (lambda site: (site.keys / "site.key").unlink(), "key", "failed", "fedotp keys request"),
-    "expired": (lambda site: expires(site, 40, 30), "certificate", "failed", "expired on"),
-    "expires soon": (lambda site: expires(site, 0, 9), "certificate", "warning", "in 8 days; renew it"),
-    "not signed": (lambda site: (site.keys / "site.crt").unlink(), "certificate", "failed", "fedotp keys sign"),
+    "mode": (lambda site: (site.keys / "site.key").chmod(0o644), "keys", "failed", "chmod 600"),
+    "no key": (lambda site: (site.keys / "site.key").unlink(), "keys", "failed", "fedotp keys request"),
+    "expired": (lambda site: expires(site, 40, 30), "keys", "failed", "expired on"),
+    "expires soon": (lambda site: expires(site, 0, 9), "keys", "warning", "in 8 days; renew it"),
+    "not signed": (lambda site: (site.keys / "site.crt").unlink(), "keys", "failed", "copy the coordinator's answer"),
     "unknown key": (another_site, "connection", "failed", "not registered at the server"),
     "revoked": (lambda site: site.use(keys=str(site.running.keys / "gone")), "connection", "failed", "has revoked"),
     "authority": (another_authority, "connection", "failed", "not signed by this site's authority"),
@@ -308,7 +312,7 @@ HEADERS: dict[str, Callable[[SiteKeys], dict[str, str]]] = {
 
 def headers(keys: SiteKeys, *, ago: float = 0, signature: str = "") -> dict[str, str]:
     at = datetime.now(UTC) - timedelta(seconds=ago)
-    made = _ask._flwr.signed_headers(_ask.load_private(keys.key), at)
+    made = _ask._flwr.signed_headers(keys.key, at)
     return {**made, _ask._flwr.SIGNATURE_HEADER: signature} if signature else made
 
 
@@ -343,15 +347,15 @@ def test_the_command_of_a_site_prints_a_line_per_item(site: Site) -> None:
     status, output = run(*options)
     assert status == 0, output
     lines = output.splitlines()
-    assert len(lines) == 13
+    assert len(lines) == 12
     assert all(line.startswith("ok           ") for line in lines[:-1])
-    assert lines[-1] == "12 ok"
+    assert lines[-1] == "11 ok"
     (site.keys / "site.key").chmod(0o644)
     status, output = run(*options)
     assert status == 1
-    assert output.splitlines()[0].startswith("failed       key            ")
+    assert output.splitlines()[0].startswith("failed       keys           ")
     assert "not checked  connection     requires the keys" in output
-    assert output.splitlines()[-1].startswith("2 failed, ")
+    assert output.splitlines()[-1].startswith("1 failed, ")
 
 
 # Servers ------------------------------------------------------------------------------------------------------------

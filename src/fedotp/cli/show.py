@@ -17,7 +17,6 @@ from fedotp._imports import import_options
 from fedotp._text import counted, printable
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
-    from fedotp.flower import Finding
     from fedotp.limits import Calibration
     from fedotp.runs.directory import RunDirectory
 
@@ -179,12 +178,12 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
         print(f"{name:<{width}}  {printable(text)}")
 
 
-def print_findings(findings: "Iterable[Finding]") -> None:
-    """Print the findings of a check as they come, a line each; exit with SOME_FAILED if one failed."""
+def print_findings(findings: Iterable[tuple[str, str, str]]) -> None:
+    """Print items, states and remarks of a check as they come, a line each; exit with SOME_FAILED if one failed."""
     states: Counter[str] = Counter()
-    for finding in findings:
-        print(f"{finding.state:<11}  {finding.item:<13}  {printable(finding.text)}", flush=True)
-        states[finding.state] += 1
+    for item, state, remark in findings:
+        print(f"{state:<11}  {item:<13}  {printable(remark)}", flush=True)
+        states[state] += 1
     print(", ".join(counted(n, state) if state == "warning" else f"{n} {state}" for state, n in states.items()))
     if states["failed"]:
         raise typer.Exit(SOME_FAILED)

@@ -2,22 +2,28 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
-State = Literal["ok", "warning", "failed", "not checked"]
+Finding = tuple[str, str, str]  # item; "ok", "warning", "failed" or "not checked"; remark
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The result of one check."""
+class Asked:
+    """The answer of a server to a check: why it refuses this site, if so, its version, its agreement (JSON), its clock.
 
-    item: str
-    state: State
-    text: str
+    `ahead` is how many seconds this site's clock is ahead of the server's, which accepts `earliest` to `latest`.
+    """
+
+    refused: str
+    version: str
+    agreement: str
+    ahead: float | None
+    earliest: float
+    latest: float
 
 
 class CautionError(FedotpError):
@@ -30,12 +36,12 @@ class UncheckedError(FedotpError):
 
 def examine(checks: Iterable[tuple[str, Callable[[], str]]]) -> Iterator[Finding]:
     """Make checks in order; each returns what is right, or raises what is wrong."""
-    states: dict[type[Exception], State] = {CautionError: "warning", UncheckedError: "not checked"}
+    states: dict[type[Exception], str] = {CautionError: "warning", UncheckedError: "not checked"}
     for item, check in checks:
         try:
-            yield Finding(item, "ok", check())
+            yield item, "ok", check()
         except (FedotpError, OSError) as error:
-            yield Finding(item, states.get(type(error), "failed"), one_line(error))
+            yield item, states.get(type(error), "failed"), one_line(error)
 
 
 def needed(value: _Value | None, why: str) -> _Value:

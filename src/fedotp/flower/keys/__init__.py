@@ -1,12 +1,8 @@
 """The keys of a federation, which identify the server and the sites. Independent of Flower."""
 
-from fedotp.flower.keys._certificates import LOOPBACK as LOOPBACK
 from fedotp.flower.keys._certificates import KeyIdentity as KeyIdentity
-from fedotp.flower.keys._certificates import certified_hosts as certified_hosts
-from fedotp.flower.keys._certificates import load_certificate as load_certificate
 from fedotp.flower.keys._live_keys import ExpiryWarnings as ExpiryWarnings
 from fedotp.flower.keys._live_keys import LiveKeys as LiveKeys
-from fedotp.flower.keys._live_keys import expiring as expiring
 from fedotp.flower.keys._make_keys import make_keys as make_keys
 from fedotp.flower.keys._make_keys import renew_server as renew_server
 from fedotp.flower.keys._make_keys import request_key as request_key
@@ -18,5 +14,3 @@ from fedotp.flower.keys._read_keys import ServerKeys as ServerKeys
 from fedotp.flower.keys._read_keys import SiteKeys as SiteKeys
 from fedotp.flower.keys._read_keys import key_facts as key_facts
 from fedotp.flower.keys._read_keys import key_fingerprint as key_fingerprint
-from fedotp.flower.keys._read_keys import load_private as load_private
-from fedotp.flower.keys._read_keys import present as present

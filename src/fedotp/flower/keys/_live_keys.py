@@ -86,16 +86,15 @@ class ExpiryWarnings:
             return
         self._next = time.monotonic() + _DAY
         try:
-            for warning in expiring(self._certificates()):
+            for warning in self.soon():
                 self._log.warning("%s", warning)
         except (FedotpError, OSError) as error:
             self._log.warning("cannot check when certificates expire: %s", error)
 
-
-def expiring(certificates: Iterable[tuple[str, x509.Certificate]]) -> Iterator[str]:
-    """Yield a warning for each of the named certificates that expires within 30 days."""
-    now = current_time()
-    for what, certificate in certificates:
-        end = certificate.not_valid_after_utc
-        if end - now < _SOON:
-            yield f"{what} expires on {end:%Y-%m-%d}, in {(end - now).days} days; renew it"
+    def soon(self) -> Iterator[str]:
+        """Yield the warnings."""
+        now = current_time()
+        for what, certificate in self._certificates():
+            end = certificate.not_valid_after_utc
+            if end - now < _SOON:
+                yield f"{what} expires on {end:%Y-%m-%d}, in {(end - now).days} days; renew it"

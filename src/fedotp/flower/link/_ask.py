@@ -4,7 +4,6 @@ import json
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -13,7 +12,8 @@ import httpx
 
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
-from fedotp.flower.keys import SiteKeys, load_private
+from fedotp.flower._findings import Asked
+from fedotp.flower.keys import SiteKeys
 from fedotp.flower.link import _flwr
 from fedotp.flower.link._access import CHECK
 from fedotp.flower.link._supernode import REFUSED, RETRIED
@@ -29,24 +29,11 @@ _PROBLEMS = {
 }
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The answer of a server: why it refuses this site's key, if so, its version, its agreement (JSON), and its clock.
-
-    `ahead` is how many seconds this site's clock is ahead of the server's.
-    """
-
-    refused: str = ""
-    version: str = ""
-    agreement: str = ""
-    ahead: float | None = None
-
-
 def ask_server(server: str, keys: SiteKeys | None) -> Asked:
     """Ask the server at HOST:PORT. Raises FedotpError if it cannot be reached, or its certificate is not accepted."""
     verify = ssl.create_default_context(cafile=keys.ca) if keys else False
     began, content = _now(), b""
-    headers = _flwr.signed_headers(load_private(keys.key), began) if keys else {}
+    headers = _flwr.signed_headers(keys.key, began) if keys else {}
     url = f"{'https' if keys else 'http'}://{server}{CHECK}"
     try:
         with httpx.Client(verify=verify, timeout=_SECONDS) as client, client.stream("GET", url, headers=headers) as got:
@@ -68,7 +55,8 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
         there = there if isinstance(there, float) else parsedate_to_datetime(got.headers["date"]).timestamp() + 0.5
         ahead = (began + (_now() - began) / 2).timestamp() - there
     refused = "" if facts else _refusal(got.status_code, content.decode(errors="replace"))
-    return Asked(refused, one_line(facts.get("version"), 40), str(facts.get("agreement", "")), ahead)
+    version, agreement = one_line(facts.get("version"), 40), str(facts.get("agreement", ""))
+    return Asked(refused, version, agreement, ahead, _flwr.EARLIEST, _flwr.LATEST)
 
 
 def _refusal(status: int, text: str) -> str:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key, ssh_key_fingerprint
+from cryptography.hazmat.primitives.serialization import (
+    load_ssh_private_key,
+    load_ssh_public_key,
+    ssh_key_fingerprint,
+)
 from flwr.app import Context, Message
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.common.constant import ErrorCode as ErrorCode
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
 KEY_HEADER, SIGNATURE_HEADER, TIME_HEADER = FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER, TIMESTAMP_HEADER
 """Headers of a site's signature, which access control checks before Flower reads the request."""
 
-EARLIEST, LATEST = CLOCK = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
+EARLIEST, LATEST = -TIMESTAMP_TOLERANCE - SYSTEM_TIME_TOLERANCE, SYSTEM_TIME_TOLERANCE
 """Accepted offsets of the signer's clock in seconds; access control logs sites outside them."""
 
 LOST = (
@@ -131,9 +135,10 @@ def fingerprint(key: bytes) -> str:
         return ""
 
 
-def signed_headers(key: EllipticCurvePrivateKey, now: datetime) -> dict[str, str]:
-    """Return the headers of a site's request, as SuperNode signs it."""
-    time = now.isoformat()
+def signed_headers(path: Path, now: datetime) -> dict[str, str]:
+    """Return the headers of a request that is signed with the key in a file, as SuperNode signs."""
+    key, time = load_ssh_private_key(path.read_bytes(), None), now.isoformat()
+    assert isinstance(key, EllipticCurvePrivateKey)
     signature = b64encode(sign_message(key, time.encode("ascii"))).decode()
     public = b64encode(public_key_to_bytes(key.public_key())).decode()
     return {KEY_HEADER: public, TIME_HEADER: time, SIGNATURE_HEADER: signature}

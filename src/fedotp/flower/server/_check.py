@@ -1,6 +1,7 @@
 """`fedotp server --check`: what would stop the server or keep sites from it, found before it starts."""
 
 import ctypes
+import logging
 import shutil
 import socket
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from fedotp.clip import CLIP
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError, listed
 from fedotp.flower._findings import CautionError, Finding, UncheckedError, examine, needed
-from fedotp.flower.keys import LOOPBACK, ServerKeys, certified_hosts, expiring, load_certificate
+from fedotp.flower.keys import ExpiryWarnings, ServerKeys, key_facts
 from fedotp.flower.link import ConnectionLimits, Listener
 from fedotp.flower.server._serve import agreement_of, require_enough
 from fedotp.flower.server._server_settings import ServerSettings
@@ -21,6 +22,8 @@ from fedotp.flower.server._supported import require_servable
 from fedotp.runs.directory import RunDirectory, free_name
 from fedotp.runs.one import load_backbone, make_task
 from fedotp.runs.tables import n_bytes
+
+log = logging.getLogger("fedotp.server")
 
 _LEAST_FREE = 1 << 30  # bytes
 _COPIES = 6  # of a site's update in memory: message, parts, arrays, float64, transcript, file
@@ -80,17 +83,17 @@ class _Check:
     def keys(self) -> str:
         held = self.held = ServerKeys.read(needed(self.folder, "--insecure"))
         expired = [f"the certificate of site {name} has expired" for name in held.listed.keys if name not in held.sites]
-        if soon := [*expiring(held.certificates()), *expired]:
+        if soon := [*ExpiryWarnings(log, held.certificates).soon(), *expired]:
             raise CautionError("; ".join(soon))
-        end = load_certificate(held.certificate).not_valid_after_utc
+        remark = next(remark for what, _, remark in key_facts(held.ca.parent) if what == "server")
         revoked = listed(sorted(held.listed.revoked_keys.values())) or "none"
-        return f"valid until {end:%Y-%m-%d}; {counted(len(held.sites), 'site')} accepted; revoked: {revoked}"
+        return f"server {remark}; {counted(len(held.sites), 'site')} accepted; revoked: {revoked}"
 
     def hosts(self) -> str:
-        hosts = certified_hosts(load_certificate(self._held().certificate))
-        here = [host for host in hosts if host not in LOOPBACK and _is_here(host)]
-        text = f"the certificate is for {listed(hosts)}"
-        if self.host in LOOPBACK:
+        hosts = [host for host in self._held().hosts if not _is_loopback(host)]
+        here = [host for host in hosts if _is_here(host)]
+        text = f"the certificate is for {listed(hosts) or 'this machine only'}"
+        if _is_loopback(self.host):
             raise CautionError(f"{text}, but --host {self.host} cannot be reached from other machines")
         if not here:
             raise CautionError(
@@ -179,6 +182,10 @@ class _Check:
 
     def _config(self) -> Config:
         return needed(self.config, "requires a valid configuration")
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _is_here(host: str) -> bool:

@@ -24,7 +24,7 @@ from fedotp.classifier import has_name
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
 from fedotp.flower.keys import ServerKeys, make_keys
-from fedotp.flower.link import free_port
+from fedotp.flower.link import ConnectionLimits, Listener
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable
 from fedotp.flower.server._verify import verify_run
@@ -119,7 +119,10 @@ class _Rehearsal:
 
     def run(self, options: Sequence[str]) -> str:
         """Make keys and images, run all processes, and verify the run."""
-        folder, run, port = self.folder, RunDirectory(self.folder / "run"), free_port()
+        folder, run = self.folder, RunDirectory(self.folder / "run")
+        free = Listener(ConnectionLimits(), "127.0.0.1", 0)
+        free.close()
+        port = free.port
         make_keys(folder / "keys", ["localhost"], self.names)
         n_images = sum(self._make_images(number, name) for number, name in enumerate(self.names))
         self._done("keys and images", f"{counted(len(self.names), 'made-up site')}, {counted(n_images, 'image')}")

@@ -1,5 +1,6 @@
 """`fedotp client --check`: what would stop this site, found before it joins a federation."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,15 +15,17 @@ from fedotp.data import Dataset, Split, check_dataset, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import LEAST_SITES
-from fedotp.flower._findings import CautionError, Finding, UncheckedError, examine, needed
-from fedotp.flower.keys import SiteKeys, expiring, key_facts, load_private, present
-from fedotp.flower.link import CLOCK, Asked, ask_server
+from fedotp.flower._findings import Asked, CautionError, Finding, UncheckedError, examine, needed
+from fedotp.flower.keys import ExpiryWarnings, SiteKeys, key_facts
+from fedotp.flower.link import ask_server
 from fedotp.flower.site._app import stay_offline
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._policy import read_policy
 from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.images import WINDOW
 from fedotp.runs.one import class_numbers, load_backbone, make_task
+
+log = logging.getLogger("fedotp.site")
 
 _MOST_IMAGES = 400  # that are decoded; of more, a sample of both splits
 _UNKNOWN = "the server's settings are unknown"
@@ -34,8 +37,7 @@ def check_site(settings: SiteSettings, server: str, policy: Path | None, policy_
     check = _Check(settings, server)
     return examine(
         [
-            ("key", check.key),
-            ("certificate", check.certificate),
+            ("keys", check.read_keys),
             ("connection", check.connection),
             ("clock", check.clock),
             ("version", check.version),
@@ -62,15 +64,10 @@ class _Check:
         self.dataset: Dataset | None = None
         self.clip: CLIP | None = None
 
-    def key(self) -> str:
-        path = present(needed(self.folder, "--insecure") / "site.key", origin="make it with `fedotp keys request`")
-        load_private(path)
-        return f"{path}: readable by its owner only"
-
-    def certificate(self) -> str:
+    def read_keys(self) -> str:
         folder = needed(self.folder, "--insecure")
         keys = self.keys = SiteKeys.read(folder)
-        if soon := list(expiring(keys.certificates())):
+        if soon := list(ExpiryWarnings(log, keys.certificates).soon()):
             raise CautionError("; ".join(soon))
         return next(f"{what}, {remark}" for what, _, remark in key_facts(folder) if what == f"site {keys.name}")
 
@@ -83,12 +80,15 @@ class _Check:
         return f"{self.server} accepts {'this key, over TLS' if self.folder else 'any site (--insecure)'}"
 
     def clock(self) -> str:
-        ahead = needed(self._asked().ahead, "the server's answer contains no time")
+        asked = self._asked()
+        ahead = needed(asked.ahead, "the server's answer contains no time")
         text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
-        rule = f"must be at most {CLOCK[1]} s ahead and {-CLOCK[0]} s behind; synchronise both clocks with NTP"
-        if not CLOCK[0] < ahead < CLOCK[1]:
+        rule = (
+            f"must be at most {asked.latest} s ahead and {-asked.earliest} s behind; synchronise both clocks with NTP"
+        )
+        if not asked.earliest < ahead < asked.latest:
             raise FedotpError(f"{text}: {rule}")
-        if not CLOCK[0] / 2 < ahead < CLOCK[1] / 2:
+        if not asked.earliest < 2 * ahead < asked.latest:
             raise CautionError(f"{text}: {rule}")
         return text
 
