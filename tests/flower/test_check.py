@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 import httpx
 import numpy as np
 import pytest
+from huggingface_hub import constants
+from near_sites import make_deployable
 from PIL import Image
+from real_processes import make_study, processes
 from typer.testing import CliRunner
 
 from fedotp.cli import app
@@ -30,6 +33,7 @@ from fedotp.flower.link._superlink import SuperLink, free_port
 from fedotp.flower.server import ServerSettings, _check, _rehearse, check_server, rehearse_run
 from fedotp.flower.server._serve import agreement_of
 from fedotp.flower.site import SiteSettings, _limits, check_site
+from fedotp.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
 
@@ -45,6 +49,14 @@ class Finding(NamedTuple):
 
 def found(findings: Iterator[tuple[str, str, str]]) -> dict[str, Finding]:
     return {item: Finding(state, text) for item, state, text in findings}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore what a start of a site sets in its process."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", constants.HF_HUB_OFFLINE)
+    for name in ("HF_HUB_OFFLINE", "FLWR_HOME", "NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
 @contextmanager
@@ -161,7 +173,7 @@ def site(running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S
 def test_a_site_that_is_ready(site: Site) -> None:
     findings = site.check()
     assert {finding.state for finding in findings.values()} == {"ok"}, findings
-    assert findings["images"].text == "decoded 10 of 6 training and 4 test images"
+    assert findings["images"].text == "decoded all 6 training and 4 test images"
     assert findings["secure sums"].text.endswith("north, south, east")
     assert not site.settings.state.exists()
 
@@ -355,7 +367,27 @@ def test_the_command_of_a_site_prints_a_line_per_item(site: Site) -> None:
     assert status == 1
     assert output.splitlines()[0].startswith("failed       keys           ")
     assert "not checked  connection     requires the keys" in output
-    assert output.splitlines()[-1].startswith("1 failed, ")
+    assert output.splitlines()[-1].startswith("3 ok, 1 failed, ")
+
+
+@pytest.mark.processes
+def test_a_site_reads_the_settings_of_a_server_that_waits(site: Site, inputs: Path, tmp_path: Path) -> None:
+    """Also the classes that the sites have, once they are known."""
+    port = make_study(tmp_path, make_deployable(inputs, federation={"rounds": 6}), ["north", "south", "east"])
+    site.use(keys=str(tmp_path / "keys/sites/north"), backbone=str(inputs / "tiny.safetensors"))
+    site.server, site.policy = f"localhost:{port}", None
+    with processes(tmp_path) as started:
+        started.start_server(port)
+        started.until(lambda: site.check()["version"].state == "ok")
+        findings = site.check()
+        assert findings["backbone"].state == "ok"
+        assert findings["classes"] == ("not checked", "the server collects the sites' classes; here: cat, dog")
+        assert findings["memory, disk"].state == "ok"
+        for part, name in enumerate(["south", "east", "north"]):
+            started.start_site(part, name, port)
+        started.until(lambda: site.check()["classes"].state != "not checked")
+        assert "has the class 'cat'" in site.check()["classes"].text
+        assert started.wait("server") == 0, started.all_logs()
 
 
 # Servers ------------------------------------------------------------------------------------------------------------
@@ -376,9 +408,9 @@ class Server:
     classes: tuple[str, ...] = CLASSES
     out: Path | None = None
 
-    def check(self) -> dict[str, Finding]:
+    def check(self, resume: Path | None = None) -> dict[str, Finding]:
         job: dict[str, Any] = {"source": self.source, "changes": self.changes, "classes": self.classes, "out": self.out}
-        return found(check_server(self.settings, self.host, self.port, self.keys / "server", **job, resume=None))
+        return found(check_server(self.settings, self.host, self.port, self.keys / "server", **job, resume=resume))
 
     def set(self, **options: Any) -> None:
         for name, value in options.items():
@@ -493,6 +525,23 @@ def test_a_port_that_is_taken(server: Server) -> None:
         assert server.check()["port"].state == "failed"
 
 
+def test_a_run_that_is_resumed(server: Server, undisturbed: RunDirectory, tmp_path: Path) -> None:
+    """Only one that is of real sites, has not ended, and is not running."""
+    run = RunDirectory(Path(shutil.copytree(undisturbed.path, tmp_path / "run")))
+    assert server.check(run.path)["configuration"].text.endswith("run is complete")
+    (run.path / "summary.json").unlink()
+    findings = server.check(run.path)
+    assert {finding.state for finding in findings.values()} == {"ok"}, findings
+    assert findings["classes"].text == "3: blue, green, red"
+    with run.locked():
+        assert server.check(run.path)["run directory"].text.endswith("is in use by another process; stop it")
+    manifest = run.manifest
+    run.save_manifest({**manifest, "backbone": {**manifest["backbone"], "digest": "0" * 64}})
+    assert "differs from the run's" in server.check(run.path)["backbone"].text
+    run.save_manifest({name: value for name, value in manifest.items() if name != "deployment"})
+    assert server.check(run.path)["configuration"].text.endswith("run was simulated")
+
+
 def test_the_command_of_a_server(server: Server) -> None:
     options = ["server", "--check", "demo", "--keys", server.keys / "server", "--classes", "cat,dog"]
     status, output = run(*options, "--port", server.port, "--set", "compute.device=cpu")
@@ -526,7 +575,7 @@ def test_a_rehearsal_is_a_whole_federation(running: Running, temporary: Path, mo
     steps = ["keys and images", "server started", "sites ready", "round 1", "round 2", "evaluation and end", "verified"]
     steps += ["memory of a site", "memory of the server", "bytes per round"]
     *lines, last = output.splitlines()
-    assert [line[:26].strip() for line in lines] == steps
+    assert [line[:20].strip() for line in lines] == steps
     assert last == "rehearsed: 2 rounds with 3 made-up sites over TLS"
     assert "2 rounds, 6 signed statements" in output
     assert list(temporary.iterdir()) == list(place.iterdir()) == []

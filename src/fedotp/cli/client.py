@@ -121,11 +121,7 @@ def client(
 
 def _keys(folder: Path | None, insecure: bool, *, lenient: bool) -> "SiteKeys | None":
     """Return the site's keys; None with --insecure, or if they are invalid and `lenient`."""
-    _options.need_posix("client")
-    from fedotp.flower import need_flower
-
-    need_flower()
-    _options.require_keys(folder, insecure, ", the folder of this site's keys")
+    _options.require_keys("client", folder, insecure, ", the folder of this site's keys")
     from fedotp.flower.keys import SiteKeys
 
     try:

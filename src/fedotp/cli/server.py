@@ -122,7 +122,7 @@ def server(
     """
     given = locals()
     settings = ServerSettings(**{item.name: given[item.name] for item in fields(ServerSettings)})
-    _start_flower(keys, insecure)
+    _options.require_keys("server", keys, insecure, " (create it with `fedotp keys make`)")
     if resume is not None and (source is not None or out is not None or changes or classes):
         raise FedotpError("--resume uses the run's own configuration: remove PRESET|FILE, --set, --classes and --out")
     if rehearse and resume is not None:
@@ -144,15 +144,6 @@ def server(
     _print_end(directory, [*_where(keys, host, port), *_given(settings, KEPT), *more])
 
 
-def _start_flower(keys: Path | None, insecure: bool) -> None:
-    """Check the platform, Flower and the keys, and start the log."""
-    _options.need_posix("server")
-    from fedotp.flower import need_flower
-
-    need_flower()
-    _options.require_keys(keys, insecure, " (create it with `fedotp keys make`)")
-
-
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
     access = ["--insecure"] if keys is None else ["--keys", str(keys)]
     return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
@@ -171,10 +162,11 @@ def _given(settings: ServerSettings, without: tuple[str, ...]) -> list[str]:
 def _rehearse(rehearsal: "Callable[[Callable[[str, str, str], object]], str]") -> None:
     """Print the steps of a rehearsal as they end, and its result."""
     try:
-        print(f"rehearsed: {rehearsal(lambda *cells: print('{:<26}  {:>8}  {}'.format(*cells).rstrip(), flush=True))}")
+        summary = rehearsal(lambda *cells: print("{:<20}  {:>9}  {}".format(*cells).rstrip(), flush=True))
     except KeyboardInterrupt:
         typer.echo("stopped; all processes have ended", err=True)
         raise typer.Exit(INTERRUPTED) from None
+    print(f"rehearsed: {summary}")
 
 
 def _print_end(directory: "RunDirectory", options: list[str]) -> None:

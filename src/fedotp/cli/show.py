@@ -180,11 +180,11 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
 
 def print_findings(findings: Iterable[tuple[str, str, str]]) -> None:
     """Print items, states and remarks of a check as they come, a line each; exit with SOME_FAILED if one failed."""
-    states: Counter[str] = Counter()
+    states = Counter(dict.fromkeys(("ok", "warning", "failed", "not checked"), 0))
     for item, state, remark in findings:
         print(f"{state:<11}  {item:<13}  {printable(remark)}", flush=True)
         states[state] += 1
-    print(", ".join(counted(n, state) if state == "warning" else f"{n} {state}" for state, n in states.items()))
+    print(", ".join(counted(n, state) if state == "warning" else f"{n} {state}" for state, n in states.items() if n))
     if states["failed"]:
         raise typer.Exit(SOME_FAILED)
 

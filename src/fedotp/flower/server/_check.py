@@ -125,7 +125,7 @@ class _Check:
         if resume is not None:
             self.run = RunDirectory.open(resume)
             if not self.run.is_deployed or self.run.is_complete:
-                raise FedotpError(f"{resume} is {'complete' if self.run.is_deployed else 'simulated'}")
+                raise FedotpError(f"{resume} {'is complete' if self.run.is_deployed else 'was simulated'}")
             self.classes = tuple(self.run.manifest["data"]["classes"])
         config = self.run.config if self.run else load_config(source).override(list(changes))
         require_servable(config, self.settings, self.names)

@@ -14,7 +14,7 @@ from fedotp.clip import CLIP
 from fedotp.data import Dataset, Split, check_dataset, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._defaults import LEAST_SITES
+from fedotp.flower._defaults import LEAST_SITES, quiet_flower
 from fedotp.flower._findings import Asked, CautionError, Finding, UncheckedError, examine, needed
 from fedotp.flower.keys import ExpiryWarnings, SiteKeys, key_facts
 from fedotp.flower.link import ask_server
@@ -33,6 +33,7 @@ _UNKNOWN = "the server's settings are unknown"
 
 def check_site(settings: SiteSettings, server: str, policy: Path | None, policy_key: Path | None) -> Iterator[Finding]:
     """Check a site's set-up without joining; `settings` do not contain the policy yet."""
+    quiet_flower(settings.state / "flower")  # the same variables as in a start
     stay_offline()
     check = _Check(settings, server)
     return examine(
@@ -116,7 +117,9 @@ class _Check:
             replace(dataset, train=_sampled(dataset.train), test=_sampled(dataset.test)), window=window
         )
         n, hidden = report.n_images, len(report.clipped)
-        text = f"decoded {n:,} of {len(dataset.train):,} training and {len(dataset.test):,} test images"
+        n_train, n_test = len(dataset.train), len(dataset.test)
+        which = "all" if n == n_train + n_test else f"{n:,} of"
+        text = f"decoded {which} {n_train:,} training and {n_test:,} test images"
         if report.broken:
             first = report.broken[0]
             raise FedotpError(
