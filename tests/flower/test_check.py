@@ -538,6 +538,8 @@ def test_a_run_that_is_resumed(server: Server, undisturbed: RunDirectory, tmp_pa
     manifest = run.manifest
     run.save_manifest({**manifest, "backbone": {**manifest["backbone"], "digest": "0" * 64}})
     assert "differs from the run's" in server.check(run.path)["backbone"].text
+    run.save_manifest({**manifest, "data": {}})
+    assert server.check(run.path)["configuration"].state == "failed"
     run.save_manifest({name: value for name, value in manifest.items() if name != "deployment"})
     assert server.check(run.path)["configuration"].text.endswith("run was simulated")
 

@@ -20,8 +20,7 @@ from fedotp.flower.link._supernode import REFUSED, RETRIED
 
 _SECONDS = 20.0  # timeout
 _MOST_BYTES = 4 << 20  # of the answer, mostly class names
-_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-_PROBLEMS = {
+_PROBLEMS = REFUSED | {
     "refused": "the server is not running, or uses another port",
     "name": "this host name is unknown; correct --server",
     "SSL": "this port does not speak TLS as fedotp does, or a proxy intervenes",
@@ -43,16 +42,14 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
                     raise FedotpError(f"{server}: its answer has more than {_MOST_BYTES >> 20} MiB")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         words = one_line(error) or type(error).__name__
-        known = (
-            f"{why} ({words})"
-            for sign, why in ({_UNTRUSTED: REFUSED[_UNTRUSTED]} | _PROBLEMS).items()
-            if sign.lower() in words.lower()
-        )
+        known = (f"{why} ({words})" for sign, why in _PROBLEMS.items() if sign.lower() in words.lower())
         raise FedotpError(f"{server}: {next(known, words)}") from error
     facts = _facts(content) if got.status_code == 200 else {}
     there, ahead = facts.get("time"), None
-    with suppress(TypeError, ValueError):  # the header has whole seconds
-        there = there if isinstance(there, float) else parsedate_to_datetime(got.headers["date"]).timestamp() + 0.5
+    with suppress(TypeError, ValueError, OverflowError):  # the header has whole seconds
+        there = (
+            there if isinstance(there, float) else parsedate_to_datetime(got.headers.get("date", "")).timestamp() + 0.5
+        )
         ahead = (began + (_now() - began) / 2).timestamp() - there
     refused = "" if facts else _refusal(got.status_code, content.decode(errors="replace"))
     version, agreement = one_line(facts.get("version"), 40), str(facts.get("agreement", ""))
@@ -63,7 +60,7 @@ def _refusal(status: int, text: str) -> str:
     if status == 401:
         return "the server rejects this site's signature; see the clock"
     known = (why.removesuffix("; retrying") for sign, why in (REFUSED | RETRIED).items() if sign in text)
-    return next(known, f"unexpected answer with status {status}: another version of fedotp, or another program")
+    return next(known, f"unexpected answer with status {status} ({one_line(text, 100)}); is this a server of fedotp?")
 
 
 def _facts(content: bytes) -> Mapping[str, Any]:

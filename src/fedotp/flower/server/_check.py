@@ -73,7 +73,7 @@ class _Check:
         self.config: Config | None = None
         self.run: RunDirectory | None = None
         self.clip: CLIP | None = None
-        self.place = Path()
+        self.place, self.digest = Path(), ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,7 +126,9 @@ class _Check:
             self.run = RunDirectory.open(resume)
             if not self.run.is_deployed or self.run.is_complete:
                 raise FedotpError(f"{resume} {'is complete' if self.run.is_deployed else 'was simulated'}")
-            self.classes = tuple(self.run.manifest["data"]["classes"])
+            with self.run.reading():
+                manifest = self.run.manifest
+                self.classes, self.digest = tuple(manifest["data"]["classes"]), manifest["backbone"]["digest"]
         config = self.run.config if self.run else load_config(source).override(list(changes))
         require_servable(config, self.settings, self.names)
         self.config = config
@@ -144,7 +146,7 @@ class _Check:
     def backbone(self) -> str:
         config = self._config()
         clip = load_backbone(config.backbone.source, config.compute.device)
-        if self.run and self.run.manifest["backbone"]["digest"] != clip.digest:
+        if self.digest not in ("", clip.digest):
             raise FedotpError(f"{config.backbone.name} {clip.digest[:12]} differs from the run's; install the original")
         self.clip = clip
         return f"{config.backbone.name} {clip.digest[:12]}"
@@ -161,9 +163,8 @@ class _Check:
     def resources(self) -> str:
         config, clip = self._config(), needed(self.clip, "no backbone")
         agreement = agreement_of(config, "", self.classes or ("one", "other"), self.settings)
-        sent = config.method.send(
-            config.method.shared(make_task(config, clip, agreement.classes, agreement.template), 1), None, 1
-        )
+        task = make_task(config, clip, agreement.classes, agreement.template)
+        sent = config.method.send(config.method.shared(task, 1), None, 1)
         updates = max(len(self.names), 1) * sum(value.nbytes for value in sent.values())
         there = next(place for place in (self.place, *self.place.absolute().parents) if place.exists())
         texts = []
