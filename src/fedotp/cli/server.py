@@ -141,7 +141,7 @@ def server(
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     kept = {"--status": status, "--status-token": status_token, "--security-log": security_log}
     more = [word for option, value in kept.items() if value is not None for word in (option, str(value))]
-    _print_end(directory, [*_where(keys, host, port), *_given(settings, KEPT), *more])
+    _print_end(directory, [*_where(keys, host, port), *_given(settings), *more])
 
 
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
@@ -149,8 +149,8 @@ def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
     return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
 
 
-def _given(settings: ServerSettings, without: tuple[str, ...]) -> list[str]:
-    """Return the changed options, except those in `without`."""
+def _given(settings: ServerSettings, without: tuple[str, ...] = KEPT) -> list[str]:
+    """Return the changed options, except those in `without`: by default, those that the run stores."""
     values = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in without}
     changed = {name: value for name, value in values.items() if value != getattr(ServerSettings, name)}
     words = [
