@@ -114,8 +114,7 @@ def client(
     if check:
         print_findings(check_site(settings, address, policy, policy_key))
         return
-    if data:
-        _print_notes(settings.data)
+    _print_notes(settings)
     run_site(settings, address, held, _options.status_of(status, status_token), log_format=log_format)
 
 
@@ -147,11 +146,11 @@ def _resolved(data: str) -> str:
     return str(path.resolve()) if path.exists() else data
 
 
-def _print_notes(data: str) -> None:
-    """Load the data set now, before connecting to the server, and print its notes."""
+def _print_notes(settings: SiteSettings) -> None:
+    """Load the data set, if given, now, before connecting to the server, and print its notes."""
     from fedotp.data import load_dataset
 
-    for note in load_dataset(data).notes:
+    for note in load_dataset(settings.data).notes if settings.data else ():
         print(printable(f"note: {note}"))
 
 
