@@ -106,6 +106,15 @@ def free_gpu_bytes(device: "torch.device") -> int:
     return max(0, min(free, total // _sharing - torch.cuda.memory_reserved(device)))
 
 
+def available_memory() -> int | None:
+    """Return the memory available without swapping, including file caches; None if the system does not report it."""
+    try:
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        return 1024 * int(facts["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def memory_limit(system: Path = _SYSTEM) -> int | None:
     """Return the memory limit in bytes of this process's control groups; None if there is none."""
     return min((limit for limit, _ in _limits(system)), default=None)

@@ -17,7 +17,8 @@ from near_sites import make_deployable, named, with_keys
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import digest_of
-from fedotp.flower.records import Chain, check_logs, read_chain, security_log
+from fedotp.flower.records import check_logs, read_chain, security_log
+from fedotp.flower.records._chain import Chain
 from fedotp.flower.server import ServerSettings, verify_run
 from fedotp.flower.server._serve import resume_serving, serve
 

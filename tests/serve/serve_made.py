@@ -15,7 +15,8 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
-from fedotp.serve import Server, make_server
+from fedotp.serve import make_server
+from fedotp.serve._server import Server
 
 EVIL = "<img src=x onerror=alert(1)>"
 COLOURS = {"red": (200, 30, 30), EVIL: (30, 200, 30), "blue": (30, 30, 200)}

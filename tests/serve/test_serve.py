@@ -19,7 +19,8 @@ from fedotp.classifier import Classifier, calibrated_by, load, open_classifiers
 from fedotp.errors import FedotpError
 from fedotp.methods import Dial
 from fedotp.runs.directory import RunDirectory
-from fedotp.serve import Server, make_server
+from fedotp.serve import make_server
+from fedotp.serve._server import Server
 
 
 def test_about(page: Served, run: RunDirectory) -> None:

@@ -275,7 +275,9 @@ InsecureOption = Annotated[
     bool,
     connection_option("--insecure", help="No encryption, no keys: for tests on one machine, never with patient data."),
 ]
-
+CheckOption = Annotated[
+    bool, typer.Option("--check", help="Only check whether everything is ready, a line per item; do not start.")
+]
 
 StatusOption = Annotated[
     str | None,
@@ -302,8 +304,12 @@ def status_of(address: str | None, token: Path | None) -> "StatusAddress | None"
     return None if address is None else StatusAddress.parse(address, token)
 
 
-def require_keys(keys: Path | None, insecure: bool, where: str) -> None:
-    """Require exactly one of --keys and --insecure; `where` describes the folder to give."""
+def require_keys(command: str, keys: Path | None, insecure: bool, where: str) -> None:
+    """Require exactly one of --keys and --insecure, and Flower; `where` describes the folder to give."""
+    from fedotp.flower import need_flower
+
+    need_posix(command)
+    need_flower()
     if (keys is None) != insecure:
         instead = "; it cannot be combined with --insecure" if insecure else ", or --insecure for tests on one machine"
         raise FedotpError(f"give --keys DIR{where}{instead}")

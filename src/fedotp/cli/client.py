@@ -9,6 +9,7 @@ import typer
 from fedotp._files import cache_folder
 from fedotp._text import printable
 from fedotp.cli import _options
+from fedotp.cli.show import print_findings
 from fedotp.errors import FedotpError
 from fedotp.flower.site import SiteSettings
 
@@ -72,6 +73,7 @@ def client(
     log_format: _options.LogFormatOption = _options.LOG_FORMAT,
     status: _options.StatusOption = None,
     status_token: _options.StatusTokenOption = None,
+    check: _options.CheckOption = False,
 ) -> None:
     """Participate in a federation with this site's images, which never leave it.
 
@@ -85,41 +87,48 @@ def client(
       fedotp client --data scans --keys north --share nothing --policy limits.toml
       fedotp client --data scans.csv --window 0..65535 --keys keys/sites/north
       fedotp client --part 0 --name north --server 127.0.0.1 --insecure
+      fedotp client --check --data scans --keys keys/sites/north
     """
-    held = _keys(keys, insecure)
-    called = _name(held, name, part)
-    address = _address(server, held)
+    held = _keys(keys, insecure, lenient=check)
+    is_broken = keys is not None and held is None
+    called = keys.resolve().name if keys and is_broken else _name(held, name, part)
+    address = "" if is_broken else _address(server, held)
     if (data is None) == (part < 0):
         raise FedotpError("give the site's images with either --data DIR or, for tests, --part N")
     if policy_key and not policy:
         raise FedotpError("--policy-key needs --policy FILE; give both")
-    from fedotp.flower.site import read_policy, run_site
+    from fedotp.flower.site import check_site, read_policy, run_site
 
     settings = SiteSettings(
         name=called,
         state=(state or cache_folder() / "sites" / called).expanduser().resolve(),
-        data=_existing(data) if data else "",
+        data=_resolved(data) if data else "",
         part=part,
         share=share,  # type: ignore[arg-type]
         backbone=backbone or "",
         device=device,
         window=window,
         keys="" if keys is None else str(keys.expanduser().resolve()),
-        policy=read_policy(policy, policy_key) if policy else "",
+        policy=read_policy(policy, policy_key) if policy and not check else "",
     )
+    if check:
+        print_findings(check_site(settings, address, policy, policy_key))
+        return
+    _print_notes(settings)
     run_site(settings, address, held, _options.status_of(status, status_token), log_format=log_format)
 
 
-def _keys(folder: Path | None, insecure: bool) -> "SiteKeys | None":
-    """Return the site's keys; None with --insecure."""
-    _options.need_posix("client")
-    from fedotp.flower import need_flower
-
-    need_flower()
-    _options.require_keys(folder, insecure, ", the folder of this site's keys")
+def _keys(folder: Path | None, insecure: bool, *, lenient: bool) -> "SiteKeys | None":
+    """Return the site's keys; None with --insecure, or if they are invalid and `lenient`."""
+    _options.require_keys("client", folder, insecure, ", the folder of this site's keys")
     from fedotp.flower.keys import SiteKeys
 
-    return None if folder is None else SiteKeys.read(folder)
+    try:
+        return None if folder is None else SiteKeys.read(folder)
+    except FedotpError:
+        if lenient:
+            return None
+        raise
 
 
 def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:
@@ -131,15 +140,18 @@ def _name(held: "SiteKeys | None", name: str | None, part: int) -> str:
     return called
 
 
-def _existing(data: str) -> str:
-    """Resolve `data` and check it now, before connecting to the server."""
+def _resolved(data: str) -> str:
+    """Return the absolute path of a folder or table, or the name of a data set."""
+    path = Path(data).expanduser()
+    return str(path.resolve()) if path.exists() else data
+
+
+def _print_notes(settings: SiteSettings) -> None:
+    """Load the data set, if given, now, before connecting to the server, and print its notes."""
     from fedotp.data import load_dataset
 
-    path = Path(data).expanduser()
-    known = str(path.resolve()) if path.exists() else data
-    for note in load_dataset(known).notes:
+    for note in load_dataset(settings.data).notes if settings.data else ():
         print(printable(f"note: {note}"))
-    return known
 
 
 def _address(server: str | None, held: "SiteKeys | None") -> str:

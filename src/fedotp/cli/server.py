@@ -1,5 +1,6 @@
 """`fedotp server`: the server of a federation of real sites."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedotp.cli import _options
-from fedotp.cli.show import INTERRUPTED, command, print_paths, print_run
+from fedotp.cli.show import INTERRUPTED, command, print_findings, print_paths, print_run
 from fedotp.errors import FedotpError
 from fedotp.flower import PORT
 from fedotp.flower.server import ServerSettings
@@ -66,6 +67,14 @@ SecurityLogOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The security log.", show_default="beside the run: RUN.security.jsonl"),
 ]
+REHEARSE_SITES = 4
+RehearseOption = Annotated[
+    bool,
+    typer.Option("--rehearse", help="Run two rounds with made-up sites and images on this machine, then delete them."),
+]
+RehearseSitesOption = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Number of made-up sites: at most N, and at most as many as have keys.")
+]
 RangeOption = Annotated[int, _secure(metavar="X", help="Largest value of a prompt in a secure sum.")]
 
 
@@ -94,6 +103,9 @@ def server(
     log_format: _options.LogFormatOption = _options.LOG_FORMAT,
     status: _options.StatusOption = None,
     status_token: _options.StatusTokenOption = None,
+    check: _options.CheckOption = False,
+    rehearse: RehearseOption = False,
+    rehearse_sites: RehearseSitesOption = REHEARSE_SITES,
 ) -> None:
     """Run a federation with real sites, and write the same directory as `fedotp run`.
 
@@ -106,26 +118,25 @@ def server(
       fedotp server demo --keys keys/server --classes "cat,dog"
       fedotp server study.toml --keys keys/server --out runs/study --secure
       fedotp server --resume runs/study --keys keys/server
+      fedotp server study.toml --keys keys/server --rehearse
     """
-    _start_flower(keys, insecure)
-    settings = ServerSettings(
-        min_sites=min_sites,
-        start_timeout=start_timeout,
-        round_timeout=round_timeout,
-        patience=patience,
-        max_times=max_times,
-        max_images=max_images,
-        allow_new_counts=allow_new_counts,
-        secure=secure,
-        secure_threshold=secure_threshold,
-        secure_range=secure_range,
-    )
+    given = locals()
+    settings = ServerSettings(**{item.name: given[item.name] for item in fields(ServerSettings)})
+    _options.require_keys("server", keys, insecure, " (create it with `fedotp keys make`)")
     if resume is not None and (source is not None or out is not None or changes or classes):
         raise FedotpError("--resume uses the run's own configuration: remove PRESET|FILE, --set, --classes and --out")
-    from fedotp.flower.server import run_server
+    if rehearse and resume is not None:
+        raise FedotpError("--rehearse is for a new run: remove --resume")
+    from fedotp.flower.server import check_server, rehearse_run, run_server
 
-    job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
     listen_at = host or ("127.0.0.1" if insecure else "0.0.0.0")
+    job: dict[str, Any] = {"source": source or _options.SOURCE, "changes": changes or [], "classes": _classes(classes)}
+    if check:
+        print_findings(check_server(settings, listen_at, port, keys, **job, out=out, resume=resume))
+    if rehearse:
+        _rehearse(partial(rehearse_run, settings, keys, rehearse_sites, _given(settings, ("min_sites",)), **job))
+    if check or rehearse:
+        return
     job |= {"log_to": security_log, "log_format": log_format, "status": _options.status_of(status, status_token)}
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     kept = {"--status": status, "--status-token": status_token, "--security-log": security_log}
@@ -133,26 +144,29 @@ def server(
     _print_end(directory, [*_where(keys, host, port), *_given(settings), *more])
 
 
-def _start_flower(keys: Path | None, insecure: bool) -> None:
-    """Check the platform, Flower and the keys, and start the log."""
-    _options.need_posix("server")
-    from fedotp.flower import need_flower
-
-    need_flower()
-    _options.require_keys(keys, insecure, " (create it with `fedotp keys make`)")
-
-
 def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
     access = ["--insecure"] if keys is None else ["--keys", str(keys)]
     return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
 
 
-def _given(settings: ServerSettings) -> list[str]:
-    """Return the changed options that the run does not store."""
-    options = [item for item in fields(settings) if item.name not in KEPT]
-    values = {item.name.replace("_", "-"): getattr(settings, item.name) for item in options}
-    changed = [name for item, name in zip(options, values, strict=True) if values[name] != item.default]
-    return [word for name in changed for word in (f"--{name}", f"{values[name]:.15g}")]
+def _given(settings: ServerSettings, without: tuple[str, ...] = KEPT) -> list[str]:
+    """Return the changed options, except those in `without`: by default, those that the run stores."""
+    values = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name not in without}
+    changed = {name: value for name, value in values.items() if value != getattr(ServerSettings, name)}
+    words = [
+        (f"--{name.replace('_', '-')}", "" if value is True else f"{value:.15g}") for name, value in changed.items()
+    ]
+    return [word for pair in words for word in pair if word]
+
+
+def _rehearse(rehearsal: "Callable[[Callable[[str, str, str], object]], str]") -> None:
+    """Print the steps of a rehearsal as they end, and its result."""
+    try:
+        summary = rehearsal(lambda *cells: print("{:<20}  {:>9}  {}".format(*cells).rstrip(), flush=True))
+    except KeyboardInterrupt:
+        typer.echo("stopped; all processes have ended", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    print(f"rehearsed: {summary}")
 
 
 def _print_end(directory: "RunDirectory", options: list[str]) -> None:

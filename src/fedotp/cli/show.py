@@ -3,10 +3,12 @@
 import io
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -174,6 +176,17 @@ def print_paths(rows: Sequence[tuple[str, str | Path]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         print(f"{name:<{width}}  {printable(text)}")
+
+
+def print_findings(findings: Iterable[tuple[str, str, str]]) -> None:
+    """Print items, states and remarks of a check as they come, a line each; exit with SOME_FAILED if one failed."""
+    states = Counter(dict.fromkeys(("ok", "warning", "failed", "not checked"), 0))
+    for item, state, remark in findings:
+        print(f"{state:<11}  {item:<13}  {printable(remark)}", flush=True)
+        states[state] += 1
+    print(", ".join(counted(n, state) if state == "warning" else f"{n} {state}" for state, n in states.items() if n))
+    if states["failed"]:
+        raise typer.Exit(SOME_FAILED)
 
 
 # Views -----------------------------------------------------------------------------------------------------------

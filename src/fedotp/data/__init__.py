@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from fedotp.data._dataset import Dataset as Dataset
     from fedotp.data._dataset import Split as Split
     from fedotp.data._download import DatasetInfo as DatasetInfo
-    from fedotp.data._download import Resource as Resource
     from fedotp.data._download import download as download
     from fedotp.data._image_files import IMAGE_SUFFIXES as IMAGE_SUFFIXES
     from fedotp.data._image_files import is_image as is_image

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
-from fedotp._system import free_gpu_bytes, memory_left
+from fedotp._system import available_memory, free_gpu_bytes, memory_left
 from fedotp.federation._settings import ComputeSettings, Settings
 from fedotp.methods import Method, Need, Parameters, Prompt, Task
 
@@ -95,22 +94,13 @@ def _at_the_start(method: Method, task: Task) -> Parameters:
 def _free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         return free_gpu_bytes(device)
-    if (available := _available_bytes()) is not None:
+    if (available := available_memory()) is not None:
         left = memory_left()
         return available if left is None else min(available, left)
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, ValueError):
         return _ASSUMED
-
-
-def _available_bytes() -> int | None:
-    """Return the memory available without swapping, including file caches; None if the system does not report it."""
-    try:
-        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        return 1024 * int(facts["MemAvailable"].split()[0])
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 def n_threads(compute: ComputeSettings, task: Task) -> int:

@@ -72,8 +72,14 @@ class Agreement:
     @classmethod
     def of(cls, record: ConfigRecord) -> "Agreement":
         """Read the agreement from a message."""
+        return cls.read(record.get(_KEY))
+
+    @classmethod
+    def read(cls, text: object) -> "Agreement":
+        """Read an agreement from its JSON."""
         try:
-            text = str(record[_KEY])
+            if not isinstance(text, str):
+                raise TypeError
             if len(text) > _LONGEST:
                 raise DisagreementError(f"the agreement must have at most {_LONGEST} characters, got {len(text)}")
             values = json.loads(text)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -85,13 +85,16 @@ class ExpiryWarnings:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _DAY
-        now = current_time()
         try:
-            for what, certificate in self._certificates():
-                end = certificate.not_valid_after_utc
-                if end - now < _SOON:
-                    self._log.warning(
-                        "%s expires on %s, in %d days; renew it", what, f"{end:%Y-%m-%d}", (end - now).days
-                    )
+            for warning in self.soon():
+                self._log.warning("%s", warning)
         except (FedotpError, OSError) as error:
             self._log.warning("cannot check when certificates expire: %s", error)
+
+    def soon(self) -> Iterator[str]:
+        """Yield the warnings."""
+        now = current_time()
+        for what, certificate in self._certificates():
+            end = certificate.not_valid_after_utc
+            if end - now < _SOON:
+                yield f"{what} expires on {end:%Y-%m-%d}, in {(end - now).days} days; renew it"

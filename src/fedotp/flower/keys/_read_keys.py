@@ -111,6 +111,11 @@ class ServerKeys:
         refused = self.listed.refused(current_time())
         return {name: key for name, key in self.listed.keys.items() if key not in refused}
 
+    @property
+    def hosts(self) -> list[str]:
+        """The host names and addresses of the server, as in its certificate."""
+        return certified_hosts(load_certificate(self.certificate))
+
     def certificates(self) -> Iterator[tuple[str, x509.Certificate]]:
         """Yield the certificates in force, with names for messages."""
         yield from _named(self.ca, self.certificate)

@@ -24,6 +24,7 @@ from flwr.app import Message
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from fedotp import __version__
 from fedotp.flower._events import record
 from fedotp.flower.link import _flwr
 
@@ -153,6 +154,8 @@ def _raised_descriptors() -> int:
 
 UNREGISTERED = "this key is not registered here"
 SECRET_HEADER = "fedotp-secret"
+CHECK = "/v1/fedotp/check"
+"""Path of the request of `fedotp client --check`, which Flower never sees."""
 
 _FLEET = "/v1/fleet/"
 _MIB = 1 << 20
@@ -192,6 +195,7 @@ class SiteAccess:
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes | str], float] = {}
         self.seen: dict[str, float] = {}
+        self.agreement = ""  # as JSON, for sites that check before they join
 
     def expect(self, key: bytes, message: Message) -> None:
         """Allow the site with this key to push an answer to `message`."""
@@ -210,16 +214,16 @@ class SiteAccess:
             await self._app(scope, _replayed(body, receive), send)
 
     async def _judge(self, scope: Scope, receive: Receive) -> tuple[Response | None, bytes]:
-        """Return a refusal, or None and the body, which is read only if the headers are valid."""
+        """Return a refusal (or the answer to a check), or None and the body, read only if the headers are valid."""
         path, headers = scope["path"], _headers(scope)
-        if not path.startswith(_FLEET):
+        if not path.startswith(_FLEET) and path != CHECK:
             return PlainTextResponse("not here", 404), b""
         peer = _peer(scope)
         key, known = b"", self.known
         if known is not None:
             key = _claimed_key(headers)
             if key not in known:
-                is_new = path == f"{_FLEET}activate-node"
+                is_new = path in (f"{_FLEET}activate-node", CHECK)
                 name, why = self.refused.get(key, ("", UNREGISTERED))
                 if self._is_due(why, peer[0]):
                     which = {"site": name} if name else {"fingerprint": _flwr.fingerprint(key)}
@@ -248,6 +252,9 @@ class SiteAccess:
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
             self._warn("more", key, "request refused: it sends more data than an answer can contain")
             return PlainTextResponse("more than an answer", 413), b""
+        if path == CHECK:
+            facts = {"version": __version__, "time": time.time(), "agreement": self.agreement}
+            return JSONResponse(facts), b""
         return None, body
 
     def _allow(self, key: bytes, n_bytes: int, *, begins: bool) -> bool:

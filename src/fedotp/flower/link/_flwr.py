@@ -13,8 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key, ssh_key_fingerprint
+from cryptography.hazmat.primitives.serialization import (
+    load_ssh_private_key,
+    load_ssh_public_key,
+    ssh_key_fingerprint,
+)
 from flwr.app import Context, Message
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.common.constant import ErrorCode as ErrorCode
@@ -31,7 +36,12 @@ from flwr.supercore.interceptors import (
     SuperExecAuthHttpInterceptor,
 )
 from flwr.supercore.logger import FLOWER_LOGGER
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key, public_key_to_bytes, verify_signature
+from flwr.supercore.primitives.asymmetric import (
+    bytes_to_public_key,
+    public_key_to_bytes,
+    sign_message,
+    verify_signature,
+)
 from flwr.supercore.protobuf.client import ProtobufRequestContext as ProtobufRequestContext
 from flwr.supercore.retry import RetryInvoker as RetryInvoker
 from flwr.supercore.retry import make_simple_http_retry_invoker as make_simple_http_retry_invoker
@@ -123,6 +133,15 @@ def fingerprint(key: bytes) -> str:
         return f"SHA256:{b64encode(ssh_key_fingerprint(bytes_to_public_key(key), SHA256())).decode().rstrip('=')}"
     except (ValueError, TypeError):
         return ""
+
+
+def signed_headers(path: Path, now: datetime) -> dict[str, str]:
+    """Return the headers of a request that is signed with the key in a file, as SuperNode signs."""
+    key, time = load_ssh_private_key(path.read_bytes(), None), now.isoformat()
+    assert isinstance(key, EllipticCurvePrivateKey)
+    signature = b64encode(sign_message(key, time.encode("ascii"))).decode()
+    public = b64encode(public_key_to_bytes(key.public_key())).decode()
+    return {KEY_HEADER: public, TIME_HEADER: time, SIGNATURE_HEADER: signature}
 
 
 def has_signed(key: bytes, text: str, signature: bytes) -> bool:

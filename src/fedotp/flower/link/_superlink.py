@@ -133,6 +133,10 @@ class SuperLink:
         """Time of the last request of each site, in seconds since 1970."""
         return self._access.seen
 
+    def describe(self, agreement: str) -> None:
+        """Set the agreement, as JSON, that accepted sites can read before they join."""
+        self._access.agreement = agreement
+
     @contextmanager
     def run(self) -> Iterator[Grid]:
         """Start a run and execute the server's part of it here; yield the grid that reaches the sites."""

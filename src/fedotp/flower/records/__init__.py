@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from fedotp._imports import lazy_face
-from fedotp.flower.records._chain import Chain as Chain
 from fedotp.flower.records._chain import Line as Line
 from fedotp.flower.records._chain import read_chain as read_chain
 from fedotp.flower.records._security_log import check_logs as check_logs

@@ -5,7 +5,7 @@ The server has its own SuperLink and the sites' keys (`run_server`), or is a Ser
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,7 @@ def serve(
     public_keys: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
+    on_agreed: Callable[[Agreement], object] = lambda _: None,
 ) -> RunDirectory:
     """Run the federation that `config` describes with the sites that connect, in the new directory `out`.
 
@@ -65,6 +66,7 @@ def serve(
             them, the names that sites send are trusted.
         public_keys: the sites' keys by name, in OpenSSH format, to check their signatures.
         interrupt: ends the wait for the first sites.
+        on_agreed: receives the agreement, first perhaps without classes.
     """
     config = config.resolved  # sites receive all values, independent of the defaults of their versions
     directory = RunDirectory(out)
@@ -72,10 +74,12 @@ def serve(
     require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = agreement_of(config, uuid.uuid4().hex, classes, settings)
+    on_agreed(agreement)
     registration = Registration(
         Transport(grid, registry.name_of, nodes), registry, agreement, new_counts=settings.allow_new_counts
     )
     registration.gather(settings, interrupt)
+    on_agreed(registration.agreement)
     federation = _federation(config, directory, registration, settings, public_keys)
     directory.create(config, _manifest(config, registration, settings), None)
     with directory.locked():
@@ -93,6 +97,7 @@ def resume_serving(
     public_keys: Mapping[str, str] | None = None,
     observer: Observer | None = None,
     interrupt: Interrupt | None = None,
+    on_agreed: Callable[[Agreement], object] = lambda _: None,
 ) -> RunDirectory:
     """Resume the run of real sites in `path` from its last checkpoint."""
     directory = RunDirectory.open(path)
@@ -109,6 +114,7 @@ def resume_serving(
         directory.require_same_code(config.method)
         registry = _known_sites(manifest, names, nodes, without=config.federation.without)
         agreement = agreement_of(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
+        on_agreed(agreement)
         before = manifest["backbone"]
         if before["digest"] != agreement.backbone:
             raise FedotpError(
@@ -267,6 +273,15 @@ def _manifest(config: Config, registration: Registration, settings: ServerSettin
     }
 
 
+def require_enough(settings: ServerSettings, n_sites: int, keys: Path) -> None:
+    """Raise FedotpError if the server would wait for more sites than have keys."""
+    if settings.min_sites > n_sites:
+        raise FedotpError(
+            f"--min-sites {settings.min_sites}: only {n_sites} sites have keys in {keys}; "
+            "decrease it, or sign the requests of more sites with `fedotp keys sign`"
+        )
+
+
 app = ServerApp()
 
 
@@ -294,11 +309,8 @@ def run_server(
     start_logging(log_format)
     held = None if keys is None else ServerKeys.read(keys)
     names = tuple(held.sites) if held else ()
-    if held and settings.min_sites > len(names):
-        raise FedotpError(
-            f"--min-sites {settings.min_sites}: only {len(names)} sites have keys in {keys}; "
-            "decrease it, or sign the requests of more sites with `fedotp keys sign`"
-        )
+    if keys is not None:
+        require_enough(settings, len(names), keys)
     if resume is not None:
         path = RunDirectory.open(resume).path
     else:
@@ -319,7 +331,7 @@ def run_server(
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
                 known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
-                known["public_keys"] = link.public_keys
+                known |= {"public_keys": link.public_keys, "on_agreed": lambda agreed: link.describe(agreed.text)}
                 if resume is not None:
                     return resume_serving(grid, resume, settings, **known)
                 return serve(grid, config, settings, path, classes=classes, **known)

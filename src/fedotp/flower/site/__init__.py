@@ -7,6 +7,7 @@ from fedotp.flower.site._site_settings import SiteSettings as SiteSettings
 
 if TYPE_CHECKING:
     from fedotp.flower.site._app import run_site as run_site
+    from fedotp.flower.site._check import check_site as check_site
     from fedotp.flower.site._policy import read_policy as read_policy
 
 __getattr__, __dir__ = lazy_face(__name__)
