@@ -16,7 +16,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from fedotp._text import one_line
-from fedotp.clip._pickled import Module, NotPlainError, StorageRef, TensorRef, read_pickle
+from fedotp._unpickle import NotPlainError
+from fedotp.clip._pickled import Module, StorageRef, TensorRef, read_pickle
 from fedotp.errors import FedotpError
 
 _MOST_TENSORS = 10_000  # the largest published models have about 1,500
