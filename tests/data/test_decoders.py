@@ -44,7 +44,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPool]:
 
 def decoding(pool: ProcessPool) -> list[int]:
     """The numbers of its processes that run."""
-    return [process._process.pid for process in pool._processes if process._process is not None]
+    return [process._process.pid for process in pool.processes if process._process is not None]
 
 
 def odd_files(root: Path) -> Dataset:
@@ -66,8 +66,7 @@ class Custom:
     """A source of a program's own."""
 
     def __init__(self, split: Split) -> None:
-        self.name, self.where = split.name, split.where
-        self.read, self.decoded = split.read, split.decoded
+        self.name, self.where, self.read = split.name, split.where, split.read
 
 
 def custom(root: Path) -> Dataset:
@@ -165,7 +164,7 @@ def asked(split: Split, *, deadly: int = -1, portable: bool = False) -> list[Req
     images = [SplitImage(split, i) for i in range(6)]
     return [
         Request(
-            image.portable() or image if portable else image,
+            image.portable() if portable else image,
             crops=((0, 0),),
             transform=Deadly() if i == deadly else EvalTransform(32),
             row=i,
@@ -194,10 +193,10 @@ def test_the_picture_that_ended_a_process_is_found_by_asking_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[DecodingProcess] = []
-    start = DecodingProcess.start
-    monkeypatch.setattr(DecodingProcess, "start", lambda self: start(self) or started.append(self))
+    start = DecodingProcess.__init__
+    monkeypatch.setattr(DecodingProcess, "__init__", lambda self, *facts: start(self, *facts) or started.append(self))
     with DecoderPool(6, 32) as decoders:
-        pool = ProcessPool(decoders._file, 2)
+        pool = ProcessPool(decoders._file, decoders._rows, 2)
         found = list(pool.submit(asked(file_dataset(tmp_path / "here").train, deadly=1, portable=True), 8))
         pool.close()
     assert [i for i in range(6) if found[i].broken] == [1]
@@ -254,9 +253,9 @@ from fedotp.data.store._encode import encode
 from test_decoders import decoding
 
 _pool.n_cores, _pool._FEW_CORES, _pool._FEW_IMAGES = lambda: 2, 2, 1
-def noted(memory, n, start=_pool.ProcessPool):
+def noted(*facts, start=_pool.ProcessPool):
     global pool
-    pool = start(memory, n)
+    pool = start(*facts)
     return pool
 _pool.ProcessPool = noted
 def die(what, done, total):
@@ -301,7 +300,7 @@ def test_large_pictures_are_decoded_in_turn_by_the_parent(tmp_path: Path, monkey
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((2000, 1000)).save(tmp_path / "here" / f"{i}.png")
     with DecoderPool(6, 32) as decoders:
-        pool = ProcessPool(decoders._file, 2)
+        pool = ProcessPool(decoders._file, decoders._rows, 2)
         assert not any(looked.broken for looked in pool.submit(asked(split, portable=True), 1))
         pool.close()
         assert most == 2_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split, group_names
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, Split, group_names
 from fedotp.data._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data._lists import read_text
 from fedotp.data._names import readable
@@ -160,7 +160,7 @@ def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: 
 
 
 @dataclass(frozen=True, eq=False)
-class _Table(FileContents):
+class _Table:
     """Rows of a Hugging Face split whose column `column` contains undecoded images."""
 
     rows: Any
