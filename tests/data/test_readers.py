@@ -251,7 +251,7 @@ ZHOU = [
         ("flowers102", "imagelabels.mat", "MATLAB", "is not a MAT 5 file"),
         ("oxford_pets", "annotations/test.txt", "Siamese_1 1 1 1", "label 0 has the names 'Abyssinian' and"),
         ("flowers102", "cat_to_name.json", '["rose"]', "must be"),
-        ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "must be 'image variant' with one of 2"),
+        ("fgvc_aircraft", "images_variant_test.txt", "0000001 Concorde", "must be image class with one of 2"),
         ("fgvc_aircraft", "images_variant_train.txt", "../../../x 707-320", "must be a path inside"),
         ("imagenet", "classnames.txt", "n01440764", "must be like 'n01440764 tench'"),
         ("sun397", "split_zhou_SUN397.json", '{"train": []}', "has no list 'test'"),
@@ -328,9 +328,6 @@ def test_flower_numbers_outside_the_range_are_refused(file: str, key: str, numbe
     scipy.io.savemat(folder / file, columns)
     with pytest.raises(FedotpError, match=f"{file}: the variable '{key}' must contain numbers from 1 to"):
         load_dataset("flowers102", root=tmp_path)
-
-
-# Restricted pickles
 
 
 # Domains

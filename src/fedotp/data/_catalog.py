@@ -5,23 +5,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedotp.data import _official
 from fedotp.data._box import read_box
 from fedotp.data._cifar import read_cifar10, read_cifar100
 from fedotp.data._dataset import Dataset
 from fedotp.data._domains import read_domains
 from fedotp.data._download import DatasetInfo, Resource
 from fedotp.data._names import FACTS
-from fedotp.data._zhou import read_coop
+from fedotp.data._official import read_official
 
 _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
-_READERS = {
-    "cifar10": read_cifar10,
-    "cifar100": read_cifar100,
-    "eurosat": _official.read_eurosat,
-    "fgvc_aircraft": _official.read_fgvc_aircraft,
-    "imagenet": _official.read_imagenet,
-}
+_READERS = {"cifar10": read_cifar10, "cifar100": read_cifar100}
 
 
 def _reader(name: str, facts: dict[str, Any]) -> Callable[[Path], Dataset]:
@@ -30,10 +23,7 @@ def _reader(name: str, facts: dict[str, Any]) -> Callable[[Path], Dataset]:
         return partial(read_box, name, facts["sha256"], facts["split"])
     if "domains" in facts:
         return partial(read_domains, name)
-    if name in _READERS:
-        return _READERS[name]
-    list_name, images = facts["list"]
-    return partial(read_coop, name, list_name, images, _official.LAYOUTS.get(name))
+    return _READERS.get(name) or partial(read_official, name)
 
 
 def _info(name: str, facts: dict[str, Any]) -> DatasetInfo:

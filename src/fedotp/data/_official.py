@@ -39,8 +39,7 @@ _MOST_BYTES = 16 << 20  # of the file, and of each decompressed variable: the fl
 def _caltech101(root: Path) -> Found:
     images = "101_ObjectCategories"
     folders = [f for f in list_folders(root / images) if f not in _CALTECH_IGNORED]
-    classes = [FACTS["caltech101"]["renamed"].get(f, f) for f in folders]
-    return Found(classes, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
+    return Found(folders, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
 
 
 def _flowers102(root: Path) -> Found:
@@ -93,36 +92,26 @@ def _oxford_pets(root: Path) -> Found:
 
 def _food101(root: Path) -> Found:
     classes = read_lines(root / "meta" / "classes.txt")
-    train, test = (_by_folder(root / "meta" / f"{s}.txt", classes, ".jpg") for s in ("train", "test"))
+    train, test = (_listed(root / "meta" / f"{s}.txt", classes, ".jpg") for s in ("train", "test"))
     return Found(classes, train, test, "official meta/train.txt / meta/test.txt")
 
 
 def _dtd(root: Path) -> Found:
     classes = list_folders(root / "images")
-    train1, val1, test1 = (_by_folder(root / "labels" / f"{s}.txt", classes) for s in ("train1", "val1", "test1"))
+    train1, val1, test1 = (_listed(root / "labels" / f"{s}.txt", classes) for s in ("train1", "val1", "test1"))
     return Found(classes, train1 + val1, test1, "official labels, split 1: train1 + val1 / test1", val1)
 
 
-def _by_folder(path: Path, classes: Sequence[str], suffix: str = "") -> list[Item]:
-    """Read a list of `class/image` lines."""
+def _listed(path: Path, classes: Sequence[str], suffix: str = "", form: str = "class/image") -> list[Item]:
+    """Read a list of lines of this form, "class/image" or "image class"."""
     label = {name: k for k, name in enumerate(classes)}
     items = []
     for line in read_lines(path):
-        folder, _, image = line.partition("/")
-        if folder not in label or not image:
-            raise FedotpError(f"{path}: {line[:80]!r} must be class/image with one of {len(classes)} classes")
-        items.append((f"images/{relative(line, path)}{suffix}", label[folder], 0))
+        image, name = (line, line.partition("/")[0]) if form == "class/image" else line.partition(" ")[::2]
+        if name not in label or image == name:
+            raise FedotpError(f"{path}: {line[:80]!r} must be {form} with one of {len(classes)} classes")
+        items.append((f"images/{relative(image, path)}{suffix}", label[name], 0))
     return items
-
-
-LAYOUTS: dict[str, Callable[[Path], Found]] = {
-    "caltech101": _caltech101,
-    "flowers102": _flowers102,
-    "oxford_pets": _oxford_pets,
-    "food101": _food101,
-    "dtd": _dtd,
-}
-"""Readers of official layouts, for data without CoOp's list."""
 
 
 def read_mat(path: Path) -> dict[str, Ints]:
@@ -175,38 +164,20 @@ def _variable(body: bytes) -> tuple[str, Ints]:
     return name.decode("ascii"), np.frombuffer(values, "<" + _NUMERIC[kind]).astype(np.int64)
 
 
-def read_eurosat(root: Path) -> Dataset:
-    """Read `2750/<class>/*.jpg`, with CoOp's class names."""
-    path = root / "split_zhou_EuroSAT.json"
-    found = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
-    classes = [FACTS["eurosat"]["renamed"].get(name, name) for name in found.classes]
-    return file_dataset("eurosat", root, **found._replace(classes=classes)._asdict())
-
-
-def _eurosat_folders(root: Path) -> Found:
+def _eurosat(root: Path) -> Found:
     folders = list_folders(root / "2750")
     return Found(folders, *split_by_class(in_folders(root, "2750", folders)), BY_CLASS)
 
 
-def read_fgvc_aircraft(root: Path) -> Dataset:
+def _fgvc_aircraft(root: Path) -> Found:
     """Read `images/<number>.jpg` by `variants.txt` and `images_variant_{train,test}.txt`."""
     classes = read_lines(root / "variants.txt")
-    label_of = {name: k for k, name in enumerate(classes)}
-    splits = []
-    for split in ("train", "test"):
-        path = root / f"images_variant_{split}.txt"
-        items: list[Item] = []
-        for line in read_lines(path):
-            image, _, variant = line.partition(" ")
-            if variant not in label_of:
-                raise FedotpError(f"{path}: {line[:80]!r} must be 'image variant' with one of {len(classes)} variants")
-            items.append((f"images/{relative(image, path)}.jpg", label_of[variant], 0))
-        splits.append(items)
+    train, test = (_listed(root / f"images_variant_{s}.txt", classes, ".jpg", "image class") for s in ("train", "test"))
     note = "official images_variant_train.txt / images_variant_test.txt (CoOp's split)"
-    return file_dataset("fgvc_aircraft", root, classes=classes, train=splits[0], test=splits[1], split_note=note)
+    return Found(classes, train, test, note)
 
 
-def read_imagenet(root: Path) -> Dataset:
+def _imagenet(root: Path) -> Found:
     """Read `images/{train,val}/<WordNet number>/*.JPEG`; `classnames.txt` has a line `n01440764 tench` for each."""
     names: dict[str, str] = {}
     path = root / "classnames.txt"
@@ -223,5 +194,32 @@ def read_imagenet(root: Path) -> Dataset:
         raise FedotpError(f"{path} has no line for {unnamed[0]}, a folder in {root / 'images' / 'train'}")
     train, test = (in_folders(root, f"images/{split}", folders) for split in ("train", "val"))
     classes = [names[folder] for folder in folders]
-    note = "official folders images/train/ and images/val/"
-    return file_dataset("imagenet", root, classes=classes, train=train, test=test, split_note=note)
+    return Found(classes, train, test, "official folders images/train/ and images/val/")
+
+
+_LAYOUTS: dict[str, Callable[[Path], Found]] = {
+    "caltech101": _caltech101,
+    "flowers102": _flowers102,
+    "oxford_pets": _oxford_pets,
+    "food101": _food101,
+    "dtd": _dtd,
+    "eurosat": _eurosat,
+    "fgvc_aircraft": _fgvc_aircraft,
+    "imagenet": _imagenet,
+}
+
+
+def read_official(name: str, root: Path) -> Dataset:
+    """Read the data set `name` from its folder `root`: by CoOp's list, if it exists, else by the official layout."""
+    facts = FACTS[name]
+    list_name, images = facts.get("list", ("", ""))
+    path = root / f"split_zhou_{list_name}.json"
+    if list_name and path.is_file():
+        found = read_zhou(path, images)
+    elif name in _LAYOUTS:
+        found = _LAYOUTS[name](root)
+    else:
+        raise FedotpError(f"{root} has no {path.name}, the list of its images")
+    renamed = facts.get("renamed", {})
+    found = found._replace(classes=[renamed.get(each, each) for each in found.classes])
+    return file_dataset(name, root, **found._asdict())

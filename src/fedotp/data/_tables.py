@@ -12,8 +12,8 @@ import numpy as np
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, Split, group_names
 from fedotp.data._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data._lists import read_text
-from fedotp.data._names import readable
-from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.data._names import readable, same_name
+from fedotp.data._split import TEST, TRAIN, VALIDATION, drawn_split
 from fedotp.errors import FedotpError, listed
 from fedotp.images import read_image
 
@@ -39,7 +39,12 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
     on paths.
     """
     rows, notes = _read(table)
-    _require_apart(table, rows)
+    if alike := same_name([row.label for row in rows]):
+        one, other = (rows[i] for i in alike)
+        raise FedotpError(
+            f"{table}, lines {one.line} and {other.line}: the labels {one.label!r} and {other.label!r} have the same "
+            f"name {readable(one.label)!r}; use one label, or labels that differ by a word"
+        )
     classes = sorted({row.label for row in rows})
     sites = sorted({row.site for row in rows if row.site}) or list(ONE_DOMAIN)
     items: list[Item] = [
@@ -60,8 +65,7 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
         note = f"column split of {table.name}"
     else:
         validation = []
-        train, test = split_by_domain(items) if named is None else split_by_group(items, named)
-        note = BY_DOMAIN if named is None else BY_GROUP
+        train, test, note = drawn_split(items, named)
     return file_dataset(
         table.stem,
         root or table.parent,
@@ -139,18 +143,6 @@ def _require_whole(table: Path, rows: list[_Row]) -> None:
     for row in rows:
         if (line := first.setdefault(row.path, row.line)) != row.line:
             raise FedotpError(f"{table}, lines {line} and {row.line}: {row.path} is listed twice")
-
-
-def _require_apart(table: Path, rows: list[_Row]) -> None:
-    """Require that different labels have different names for CLIP."""
-    first: dict[str, _Row] = {}
-    for row in rows:
-        other = first.setdefault(readable(row.label), row)
-        if other.label != row.label:
-            raise FedotpError(
-                f"{table}, lines {other.line} and {row.line}: the labels {other.label!r} and {row.label!r} have the "
-                f"same name {readable(row.label)!r}; use one label, or labels that differ by a word"
-            )
 
 
 def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: list[str]) -> None:

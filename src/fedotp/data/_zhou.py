@@ -3,7 +3,7 @@
 Validation images are skipped, as in the paper, unless they replace the test images.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,18 +23,6 @@ class Found(NamedTuple):
     test: Sequence[Item]
     split_note: str
     validation: Sequence[Item] = ()
-
-
-def read_coop(name: str, list_name: str, images: str, official: Callable[[Path], Found] | None, root: Path) -> Dataset:
-    """Read the data set `name` from its folder `root`, with images in `images`.
-
-    The split is that of CoOp's list, the paper's, if it exists, else that of `official`, if any.
-    """
-    path = root / f"split_zhou_{list_name}.json"
-    if official is None and not path.is_file():
-        raise FedotpError(f"{root} has no {path.name}, the list of its images")
-    found = official(root) if official and not path.is_file() else read_zhou(path, images)
-    return file_dataset(name, root, **found._asdict())
 
 
 def zhou_lists(root: Path) -> list[Path]:
