@@ -34,11 +34,15 @@ def test_what_is_loaded_predicts_the_same(made: Made, kind: str, tmp_path: Path)
     loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
     images = made.test_images(np.arange(8))
     np.testing.assert_array_equal(loaded.predict(images).probabilities, classifier.predict(images).probabilities)
-    assert (loaded.client, loaded.classes, loaded.kinds) == ("client-1", classifier.classes, classifier.kinds)
-    assert loaded.params.keys() == classifier.params.keys()
+    assert (loaded.client, loaded.classes, loaded.predictor.kinds) == (
+        "client-1",
+        classifier.classes,
+        classifier.predictor.kinds,
+    )
+    assert loaded.predictor.params.keys() == classifier.predictor.params.keys()
     # the prompts in the bundle make the very class features beside them
     again = loaded.with_classes(loaded.classes) if not refuses_names(kind) else classifier
-    torch.testing.assert_close(again.folded, loaded.folded)
+    torch.testing.assert_close(again.predictor.classes[0], loaded.predictor.classes[0])
     maps, expected = loaded.explain(images[0]), classifier.explain(images[0])
     np.testing.assert_array_equal(maps.similarity, expected.similarity)
 

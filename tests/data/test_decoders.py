@@ -283,7 +283,7 @@ def test_large_pictures_are_decoded_in_turn_by_the_parent(tmp_path: Path, monkey
     inside = most = 0
     lock = threading.Lock()
 
-    class Noting(_decode._Room):
+    class Noting(_decode.Room):
         @contextmanager
         def taken(self, n: int) -> Iterator[None]:
             nonlocal inside, most

@@ -64,9 +64,7 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
-        bounds = {name: {**asdict(bound), "candidates": list(bound.candidates)} for name, bound in self.bounds.items()}
-        facts = {"unit": self.unit, "kind": self.kind, "upper": self.upper, "lower": self.lower}
-        return {**facts, "broken": self.is_broken, "rounds": self.rounds, "bounds": bounds}
+        return {**asdict(self), "lower": self.lower, "broken": self.is_broken}
 
 
 def audit(

@@ -55,9 +55,9 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
     _require_free(target, force)
-    files = {PROMPTS: classifier.params, FOLDED: _folded(classifier)}
-    if classifier.memory is not None:
-        files[MEMORY] = classifier.memory._asdict()
+    files = {PROMPTS: classifier.predictor.params, FOLDED: _folded(classifier)}
+    if classifier.predictor.memory is not None:
+        files[MEMORY] = classifier.predictor.memory._asdict()
     content = {name: _to_bytes(tensors) for name, tensors in files.items()}
     digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
     described = facts(classifier) | {"files": digests}
@@ -87,7 +87,7 @@ def save_calibration(classifier: Classifier, folder: str | Path) -> None:
 
 def require_memory_may_leave(classifier: Classifier, with_memory: bool) -> None:
     """Raise an error if features of the client's training images would be exported without `with_memory`."""
-    if classifier.memory is not None and not with_memory:
+    if classifier.predictor.memory is not None and not with_memory:
         raise FedotpError(
             f"{classifier.method.title} uses the client's training images: a bundle would contain their features and "
             "labels; give --with-memory (with_memory=True) if these can be shared"
@@ -130,7 +130,7 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         "method": {"name": method.name, **asdict(method)},
         "prompt": asdict(task.prompt),
         "authors": asdict(task.authors),
-        "prompts": list(classifier.kinds),
+        "prompts": list(classifier.predictor.kinds),
         "backbone": {
             "name": backbone_name(origin.backbone),
             "digest": classifier.tower.digest,
@@ -166,7 +166,7 @@ def _of_the_site(classifier: Classifier) -> dict[str, Any]:
 
 
 def _folded(classifier: Classifier) -> Parameters:
-    return {"classes": classifier.folded, "logit_scale": classifier.task.logit_scale}
+    return {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
 
 
 def _to_bytes(tensors: Parameters) -> bytes:

@@ -181,7 +181,7 @@ class RunClassifiers:
                 strength = evaluation.prior
             elif strength is None:
                 with self._for_frequencies_of(made.client):
-                    strength = self._restored[1].tester.class_prior(number, made.params)["strength"]
+                    strength = self._restored[1].tester.class_prior(number, made.predictor.params)["strength"]
         made = replace(made, prior=replace(known, strength=0.0))  # counts images only when needed
         return made.with_prior(strength or self._strength, self._frequencies)
 

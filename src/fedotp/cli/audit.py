@@ -166,15 +166,15 @@ def _print_audit(found: "Audit") -> None:
 
 def _print_probe(found: "Probe") -> None:
     print(f"{found.members:,} training images against {found.others:,} others, separately for each client")
-    shares = sorted(found.control.rates)
+    shares = sorted(found.control.tpr)
     titles = [f"TPR at {share:.0%} FPR" for share in shares]
     table = listing("attack on", "by", "AUC", *titles, right=["AUC", *titles])
     rows = [(attack.target, attack.score, attack.separation) for attack in found.attacks]
     for target, score, separation in (*rows, ("zero-shot CLIP", "loss", found.control)):
-        numbers = [_shown(separation.rates[share], 100, 1) for share in shares]
+        numbers = [_shown(separation.tpr[share], 100, 1) for share in shares]
         table.add_row(*map(cell, (target, score, _shown(separation.auc), *numbers)))
     if found.allowed is not None:
-        rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
+        rates = [f"{100 * found.allowed.tpr[share]:.1f}" for share in shares]
         table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
     Console().print(table)
     print(f"learned: reduction of the loss against zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")

@@ -153,7 +153,7 @@ def _print_findings(directory: "RunDirectory") -> None:
         if (audit := directory.finding("audit")) is not None:
             rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; from fedotp audit"))
         if (probe := directory.finding("probe")) is not None:
-            auc = max(attack["auc"]["value"] for attack in probe["attacks"])
+            auc = max(attack["separation"]["auc"]["value"] for attack in probe["attacks"])
             rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
     if rows:
         facts(rows)

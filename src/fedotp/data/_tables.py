@@ -178,11 +178,11 @@ def _library() -> Any:
         raise FedotpError("Hugging Face data sets need the package datasets: pip install 'fedotp[hf]'") from error
 
 
-def read_hf(path: str, *, config: str | None = None) -> Dataset:
+def read_hf(path: str) -> Dataset:
     """Load `path` (for example `uoft-cs/cifar10`) with `datasets.load_dataset` and convert it."""
     datasets = _library()
     try:
-        tables = datasets.load_dataset(path, config)
+        tables = datasets.load_dataset(path)
     except Exception as error:  # the library's own errors, those of requests and of the file system
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FedotpError(f"cannot load the Hugging Face data set {path!r}: {first_line}") from error

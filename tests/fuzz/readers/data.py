@@ -13,7 +13,7 @@ from tokenizers import models
 
 from clip.clip_oracles import hugging_face_clip, openai_tensors, random_clip, write_open_clip, write_openai
 from coloured_squares import draw_squares
-from data.dicom_made import dicom, palette, table
+from data.dicom_made import dicom, palette, table, written
 from data.layouts import (
     DOMAINNET,
     DOMAINNET10,
@@ -125,7 +125,7 @@ def _make_dicom(folder: Path) -> None:
         "table": dicom(grey, bits=12, VOILUTSequence=shown),
         "rgb": dicom(colour, "RGB", 8),
         "ybr": dicom(colour, "YBR_FULL", 8),
-        "palette": palette(colour[..., 0], (0, 2, 0, 9), (1, 254, 65535)),
+        "palette": written(palette(colour[..., 0], rng.integers(0, 256, (256, 3)).astype(np.uint8))),
         "x-ray": dicom(grey, "MONOCHROME1", 12, PixelPaddingValue=0),
     }
     for kind in ("sound", "broken"):

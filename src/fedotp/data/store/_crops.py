@@ -8,8 +8,8 @@ import mmap
 import os
 import random
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, NamedTuple, Union
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from fedotp._system import die_with_parent
 from fedotp.clip import EvalTransform, TrainTransform
 from fedotp.errors import FedotpError, MissingPackageError
-from fedotp.images import MAX_PIXELS, decoded, read_image, reason, share_room
+from fedotp.images import MAX_PIXELS, Room, decoded, read_image, reason, share_room
 
 if TYPE_CHECKING:  # it imports torch
     from fedotp.data.store._tower import SplitImage
@@ -88,7 +88,7 @@ def serve(pipe: int, memory: int, parent: int) -> None:
         return
     warnings.simplefilter("ignore")  # invalid metadata is harmless, and size limits are checked separately
     connection = Connection(pipe)
-    share_room(_SmallRoom())
+    share_room(_SmallRoom(_SMALL))
     rows = mmap.mmap(memory, 0)
     with suppress(EOFError, ConnectionError):  # the parent has finished
         connection.send(None)  # ready
@@ -114,11 +114,12 @@ class _LargeError(Exception):
     """An image for the parent to decode, which limits the memory of concurrent decoding."""
 
 
-class _SmallRoom:
+class _SmallRoom(Room):
     """Memory budget that allows small images only."""
 
-    def taken(self, n: int) -> AbstractContextManager[None]:
+    @contextmanager
+    def taken(self, n: int) -> Iterator[None]:
         """Reserve memory for an image of `n` pixels."""
         if n > _SMALL:
             raise _LargeError
-        return nullcontext()
+        yield
