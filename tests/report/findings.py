@@ -4,20 +4,10 @@ from typing import Any
 
 
 def an_audit(upper: float | None = 2.0, lower: float = 0.9) -> dict[str, Any]:
-    bound = {
-        "delta": 1e-5,
-        "confidence": 0.95,
-        "canaries": 500,
-        "included": 251,
-        "guesses": 250,
-        "candidates": [500, 250],
-    }
-    bounds = {"releases": {"epsilon": lower, "right": 190, **bound}}
-    if upper is None:
-        bounds = {name: {"epsilon": lower, "right": 180, **bound} for name in ("personal", "global")}
-    facts = {"unit": "none" if upper is None else "example", "kind": "images" if upper is None else "gradients"}
+    bound = {"epsilon": lower, "delta": 1e-5, "confidence": 0.95, "canaries": 500, "included": 251}
+    bound |= {"guesses": 250, "right": 190, "candidates": [500, 250]}
     broken = upper is not None and lower > upper
-    return {**facts, "upper": upper, "lower": lower, "broken": broken, "rounds": 4, "bounds": bounds}
+    return {"unit": "example", "upper": upper, "bound": bound, "rounds": 4, "broken": broken}
 
 
 def a_probe(fair: bool = True) -> dict[str, Any]:

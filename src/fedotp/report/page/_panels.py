@@ -78,23 +78,13 @@ def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
-    bounds = [
-        {
-            "what": str(name),
-            **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
-            **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
-        }
-        for name, bound in found["bounds"].items()
-    ]
-    if not bounds:
-        raise ValueError("an audit without a bound")
-    upper = found["upper"]
+    bound, upper = found["bound"], found["upper"]
     return {
         "unit": str(found["unit"]),
-        "kind": str(found["kind"]),
         "upper": None if upper is None else _number(upper),
         "broken": bool(found["broken"]),
-        "bounds": bounds,
+        **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
+        **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
     }
 
 
