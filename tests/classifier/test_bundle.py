@@ -186,10 +186,10 @@ def content_changed(name: str, content: bytes, *, sealed: bool = False) -> Calla
 NO_PRIOR = {"strength": 0, "smoothing": 0.3, "counts": [1, 2], "given": False}
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 TAMPERED: list[tuple[Callable[[Path], None], str]] = [
-    (content_changed("bundle.json", b"{"), "bundle.json: not JSON"),
-    (content_changed("bundle.json", b"[" * 100_000), "bundle.json: not JSON"),
+    (content_changed("bundle.json", b"{"), "bundle.json is not JSON"),
+    (content_changed("bundle.json", b"[" * 100_000), "bundle.json is not JSON"),
     (content_changed("bundle.json", b"[1]"), "bundle.json: unsupported bundle: .* got 'list'"),
-    (content_changed("bundle.json", b"\xff\xfe"), "bundle.json: not JSON"),
+    (content_changed("bundle.json", b"\xff\xfe"), "bundle.json is not JSON"),
     (facts_changed(lambda f: f.update(format="fedotp-bundle-9")), "format must be .* got 'fedotp-bundle-9'"),
     (facts_changed(lambda f: f.update(classes=["a", "a", "b"])), "classes must be distinct"),
     (facts_changed(lambda f: f.update(classes=[1, 2, 3])), "classes must be a list of names"),

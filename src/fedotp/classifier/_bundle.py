@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 import fedotp
-from fedotp._files import cannot_write, read_regular, write_atomically
+from fedotp._files import cannot_write, read_file, read_json, write_atomically
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.classifier._prediction import Floats
 from fedotp.classifier._prior import ClassPrior
@@ -192,8 +192,8 @@ class Bundle:
     def __init__(self, folder: str | Path) -> None:
         """Read bundle.json; `classifier` reads tensors and backbone."""
         self.folder = Path(folder)
+        facts = _read_facts(self.folder / FACTS)
         with located(str(self.folder / FACTS)):
-            facts = _read_facts(self.folder / FACTS)
             self.client = _text(facts, "client")
             self.classes = _names(facts)
             self.backbone, self.digest = (_text(_table(facts, "backbone"), key) for key in ("name", "digest"))
@@ -303,10 +303,7 @@ class Bundle:
     def _tensors(self, name: str) -> Parameters:
         """Read the tensors of a file and check its digest."""
         path = self.folder / name
-        try:
-            content = read_regular(path, _MOST_TENSOR_BYTES)
-        except OSError as error:
-            raise FedotpError(f"cannot read {path}: {error.strerror or error}; export the bundle again") from error
+        content = read_file(path, _MOST_TENSOR_BYTES)
         if hashlib.sha256(content).hexdigest() != self._checksums.get(name):
             raise FedotpError(f"{path} is corrupt: its checksum differs from that in {FACTS}; export the bundle again")
         try:
@@ -316,15 +313,10 @@ class Bundle:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise FedotpError(f"cannot read the file: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FedotpError(f"not JSON: {' '.join(str(error).split())[:200]}") from error
+    facts = read_json(path, _MOST_BYTES)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise FedotpError(f"unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
+        raise FedotpError(f"{path}: unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
     return facts
 
 

@@ -228,19 +228,16 @@ class Classifier:
         task = replace(self.task, classes=names)
         return replace(self, predictor=self.predictor.with_task(task), prior=None, calibration=None)
 
-    def with_prior(
-        self, strength: float | None = None, frequencies: Mapping[str, float] | None = None, smoothing: float = 0.0
-    ) -> "Classifier":
+    def with_prior(self, strength: float | None = None, frequencies: Mapping[str, float] | None = None) -> "Classifier":
         """Return this classifier with another class prior, which favours frequent classes.
 
         Args:
             strength: 0 for none, 1 for Bayes' rule; default: unchanged, or 1 instead of 0 with `frequencies`.
             frequencies: a share or a number of images for every class name; default: unchanged, initially those of the
                 client's training images.
-            smoothing: added to each of the `frequencies`, for numbers of images that can be 0.
         """
         known = self.prior or unknown_frequencies(f"the class frequencies of {self.client} are unknown")
-        prior = known.changed(self.classes, strength, frequencies, smoothing)
+        prior = known.changed(self.classes, strength, frequencies)
         if frequencies is None and prior.strength == known.strength:
             return self
         return replace(self, prior=prior, calibration=None)

@@ -1,6 +1,5 @@
 """Loading of checkpoints into a frozen CLIP, and saving as safetensors."""
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from fedotp.clip._infer import (
 from fedotp.clip._model import CLIP
 from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError, listed, nearest
 
 # Keys in the safetensors header of our own files.
 _CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
@@ -68,8 +67,7 @@ def load(
     path = Path(source)
     if not os.path.exists(path):  # False for a name that is too long for a path
         names = [*CONFIGS, MINI]
-        nearest = difflib.get_close_matches(str(source), names, n=1)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
+        hint = f"did you mean {near!r}?" if (near := nearest(str(source), names)) else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
     return _load_file(path, device, dtype, activation, tokenizer)
 

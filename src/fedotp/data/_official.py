@@ -1,12 +1,12 @@
-"""Caltech101, Flowers102, OxfordPets, Food101 and DTD: the official layouts, or CoOp's `split_zhou_*.json`.
+"""CoOp's data sets: by its lists `split_zhou_<name>.json`, or in their official layouts.
 
-CoOp's file, the paper's split, has priority. Its validation images are skipped, as in the paper; official splits train
-on train + validation. Validation images that replace the test images are excluded from training. Oxford's flower labels
-are numeric matrices in MATLAB's level 5 file format; nothing else of the format is supported.
+A list, `{train|val|test: [[path, label, class name], ...]}`, is the paper's split and has priority. Its validation
+images are skipped, as in the paper, unless they replace the test images; official splits train on train + validation.
+Validation images that replace the test images are excluded from training. Oxford's flower labels are numeric matrices
+in MATLAB's level 5 file format; nothing else of the format is supported.
 
-EuroSAT, StanfordCars, SUN397, UCF101, FGVC-Aircraft and ImageNet have CoOp's layouts: the first four CoOp's list
-`split_zhou_*.json` (optional for EuroSAT), FGVC-Aircraft the official lists of variants, of which CoOp trains on
-`train` alone, and ImageNet the official folders, of which CoOp tests on `val`.
+StanfordCars, SUN397 and UCF101 have only CoOp's list. FGVC-Aircraft has the official lists of variants, of which CoOp
+trains on `train` alone, and ImageNet the official folders, of which CoOp tests on `val`.
 """
 
 import struct
@@ -14,19 +14,20 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from fedotp._files import read_regular
+from fedotp._files import read_file
 from fedotp.data._dataset import Dataset
 from fedotp.data._image_files import Item, file_dataset, in_folders, list_folders, relative
 from fedotp.data._lists import read_json, read_lines
 from fedotp.data._names import FACTS, names_of
 from fedotp.data._split import BY_CLASS, split_by_class
 from fedotp.data._types import Ints
-from fedotp.data._zhou import Found, in_order, learn_name, read_zhou
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 
+_TRIED = 100  # images searched for in every folder
 _CALTECH_IGNORED = ("BACKGROUND_Google", "Faces_easy")
 
 # https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf, tables 1-1 and 1-3
@@ -34,6 +35,16 @@ _NUMERIC = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f
 _MATRIX, _COMPRESSED = 14, 15
 _HEADER_BYTES = 128
 _MOST_BYTES = 16 << 20  # of the file, and of each decompressed variable: the flowers' labels have 15 kB
+
+
+class Found(NamedTuple):
+    """Contents of a list: class names, images, note on the split; `validation` may be a part of `train`."""
+
+    classes: Sequence[str]
+    train: Sequence[Item]
+    test: Sequence[Item]
+    split_note: str
+    validation: Sequence[Item] = ()
 
 
 def _caltech101(root: Path) -> Found:
@@ -82,11 +93,11 @@ def _oxford_pets(root: Path) -> Found:
         for line in read_lines(path):
             match line.split():
                 case [image, number, _, _] if number.isdecimal() and "_" in image:
-                    learn_name(names, int(number) - 1, image.rsplit("_", 1)[0], path)
+                    _learn_name(names, int(number) - 1, image.rsplit("_", 1)[0], path)
                     items.append((f"images/{relative(image, path)}.jpg", int(number) - 1, 0))
                 case [first, *_] if not first.startswith("#"):
                     raise FedotpError(f"{path}: {line[:80]!r} must be like 'Breed_12 1 1 1'")
-    classes = in_order(names, root / "annotations")
+    classes = _in_order(names, root / "annotations")
     return Found(classes, splits["trainval"], splits["test"], "official annotations: trainval / test")
 
 
@@ -116,10 +127,7 @@ def _listed(path: Path, classes: Sequence[str], suffix: str = "", form: str = "c
 
 def read_mat(path: Path) -> dict[str, Ints]:
     """Read the numeric variables of a MAT file, flattened to whole numbers: name -> (n,)."""
-    try:
-        content = read_regular(path, _MOST_BYTES)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror}") from error
+    content = read_file(path, _MOST_BYTES)
     try:
         if content[126:128] != b"IM":
             raise ValueError("missing little-endian MAT 5 header")
@@ -215,7 +223,7 @@ def read_official(name: str, root: Path) -> Dataset:
     list_name, images = facts.get("list", ("", ""))
     path = root / f"split_zhou_{list_name}.json"
     if list_name and path.is_file():
-        found = read_zhou(path, images)
+        found = _read_zhou(path, images)
     elif name in _LAYOUTS:
         found = _LAYOUTS[name](root)
     else:
@@ -223,3 +231,68 @@ def read_official(name: str, root: Path) -> Dataset:
     renamed = facts.get("renamed", {})
     found = found._replace(classes=[renamed.get(each, each) for each in found.classes])
     return file_dataset(name, root, **found._asdict())
+
+
+# CoOp's lists ----------------------------------------------------------------------------------------------
+
+
+def zhou_lists(root: Path) -> list[Path]:
+    """Return the lists in the folder `root`."""
+    return sorted(root.glob("split_zhou_*.json"))
+
+
+def read_listed(root: Path) -> Dataset:
+    """Read any data set with one of CoOp's lists in its folder; images are there or in one of its folders."""
+    path, *more = zhou_lists(root)
+    if more:
+        raise FedotpError(f"{root} has several lists, {listed([p.name for p in (path, *more)])}; keep only one")
+    found = _read_zhou(path)
+    images = _image_folder(root, found.train)
+    train, test, validation = (
+        [(f"{images}{path}", label, domain) for path, label, domain in items]
+        for items in (found.train, found.test, found.validation)
+    )
+    found = found._replace(train=train, test=test, validation=validation)
+    return file_dataset(root.resolve().name, root, **found._asdict())
+
+
+def _read_zhou(path: Path, images: str = "") -> Found:
+    """Read the list at `path`, whose paths are relative to the folder `images`."""
+    content = read_json(path)
+    names: dict[int, str] = {}
+    splits: dict[str, list[Item]] = {"train": [], "test": [], "val": []}
+    for split, items in splits.items():
+        rows = content.get(split) if isinstance(content, dict) else None
+        if rows is None and split == "val":
+            continue
+        if not isinstance(rows, list):
+            raise FedotpError(f"{path} has no list {split!r}: must be {{train, val, test: [...]}}")
+        for row in rows:
+            match row:
+                case [str(image), int(label), str(name)]:
+                    _learn_name(names, label, name, path)
+                    image = relative(image, path)
+                    items.append((f"{images}/{image}" if images else image, label, 0))
+                case _:
+                    raise FedotpError(f"{path}, {split}: {str(row)[:80]} must be [path, label, class name]")
+    note = f"{path.name} (CoOp's split, as in the paper)"
+    return Found(_in_order(names, path), splits["train"], splits["test"], note, splits["val"])
+
+
+def _learn_name(names: dict[int, str], label: int, name: str, path: Path) -> None:
+    """Record the name of a label, which must be unique."""
+    if names.setdefault(label, name) != name:
+        raise FedotpError(f"{path}: label {label} has the names {names[label]!r} and {name!r}")
+
+
+def _in_order(names: dict[int, str], path: Path) -> list[str]:
+    """Return the names of labels 0, 1, ..., which must have no gaps."""
+    if sorted(names) != list(range(len(names))):
+        raise FedotpError(f"{path}: the labels must be 0 to {len(names) - 1} without gaps")
+    return [names[k] for k in range(len(names))]
+
+
+def _image_folder(root: Path, items: Sequence[Item]) -> str:
+    """Return the folder that contains the images: "" for `root` itself, or a folder in it with a slash."""
+    folders = ["", *(f"{name}/" for name in list_folders(root))]
+    return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")

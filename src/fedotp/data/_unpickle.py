@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import read_regular
+from fedotp._files import read_file
 from fedotp._text import one_line
 from fedotp._unpickle import NotPlainError, PlainUnpickler
 from fedotp.errors import FedotpError
@@ -88,10 +88,7 @@ class _Reader(PlainUnpickler):
 
 def read_pickle(path: Path) -> Any:
     """Read a pickle of plain containers, strings, numbers and NumPy arrays; refuse anything else."""
-    try:
-        content = read_regular(path, _MOST_BYTES)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror}") from error
+    content = read_file(path, _MOST_BYTES)
     try:
         return _Reader(content).load()
     except Exception as error:  # corrupt pickles raise many kinds of errors

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -82,14 +81,10 @@ class DecoderPool:
 
 
 def _nameless_file(n_bytes: int) -> int:
-    """Return a descriptor of memory to share with other processes; -1 if the system does not support it."""
-    if os.name != "posix":
+    """Return a descriptor of memory to share with other processes; -1 if the system, unlike Linux, has none."""
+    if not hasattr(os, "memfd_create"):
         return -1
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("fedotp crops")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+    descriptor = os.memfd_create("fedotp crops")
     try:
         os.ftruncate(descriptor, n_bytes)
     except OSError:  # larger than the limit of file sizes
