@@ -30,13 +30,6 @@ WANTED = (
 )
 
 
-class TensorFile(NamedTuple):
-    """Tensors by their names in the file, and the metadata of a safetensors header."""
-
-    tensors: dict[str, Tensor]
-    metadata: Mapping[str, str]
-
-
 def find_file(path: Path) -> Path:
     """Return the file itself, or the weights file in a folder with the layout of the Hugging Face hub."""
     if not path.is_dir():
@@ -47,8 +40,8 @@ def find_file(path: Path) -> Path:
     raise FedotpError(f"the folder contains neither {' nor '.join(_IN_A_FOLDER)}; give the path of the weights file")
 
 
-def read_file(path: Path) -> TensorFile:
-    """Read any supported format, identified by its content."""
+def read_file(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """Read any supported format: tensors by their names in the file, and the metadata of a safetensors header."""
     if not path.is_file():
         raise FedotpError(f"neither a weights file nor a folder with one; {WANTED}")
     try:
@@ -58,7 +51,7 @@ def read_file(path: Path) -> TensorFile:
         raise FedotpError(f"cannot read it: {error.strerror}") from error
     is_safetensors = start[8:9] == b"{"  # eight bytes of the header's length, then JSON
     if start.startswith(b"PK\x03\x04"):
-        return TensorFile(_without_prefix(_read_torch(path)), {})
+        return _without_prefix(_read_torch(path)), {}
     if start.startswith(b"version https://git-lfs"):
         raise FedotpError("a Git LFS pointer, not the weights; run `git lfs pull` in its folder")
     if start.startswith(b"\x80") and not is_safetensors:
@@ -68,11 +61,11 @@ def read_file(path: Path) -> TensorFile:
     return _read_safetensors(path)
 
 
-def _read_safetensors(path: Path) -> TensorFile:
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     try:
         with safe_open(path, framework="pt") as stored:
             names = _few(stored.keys())
-            return TensorFile({name: stored.get_tensor(name) for name in names}, stored.metadata() or {})
+            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
     except FedotpError:
         raise
     except Exception as error:  # errors of the library, and of torch for an invalid header

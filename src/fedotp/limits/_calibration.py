@@ -87,10 +87,9 @@ class Calibration:
             return self.log_prior is log_prior
         return self.log_prior.shape == log_prior.shape and bool(np.allclose(self.log_prior, log_prior, 0, _ROUNDING))
 
-    def sets(self, probabilities: Floats, coverage: float, *, may_be_empty: bool = False) -> Bools:
+    def sets(self, probabilities: Floats, coverage: float) -> Bools:
         """Return the members (n, K) of the prediction sets for these probabilities (n, K)."""
-        most = threshold(self.conformity, coverage)
-        return prediction_sets(probabilities, most, self.score, may_be_empty=may_be_empty)
+        return prediction_sets(probabilities, threshold(self.conformity, coverage), self.score)
 
     def distances(self, features: Floats) -> Floats:
         """Return the mean squared distances (n,) of features (n, e) from the centre, in units of the spread."""
