@@ -62,22 +62,6 @@ def odd_files(root: Path) -> Dataset:
     return dataset
 
 
-class Custom:
-    """A source of a program's own."""
-
-    def __init__(self, split: Split) -> None:
-        self.name, self.where, self.read = split.name, split.where, split.read
-
-
-def custom(root: Path) -> Dataset:
-    dataset = file_dataset(root)
-    return replace(
-        dataset,
-        train=replace(dataset.train, source=Custom(dataset.train)),
-        test=replace(dataset.test, source=Custom(dataset.test)),
-    )
-
-
 def few_of_the_box(_: Path) -> Dataset:
     dataset = load_dataset("emoji")
     first = np.unique(dataset.train.labels, return_index=True)[1]
@@ -95,7 +79,7 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
 
 @pytest.mark.parametrize(
     ("make", "crops"),
-    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
+    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (few_of_the_box, 3)],
 )
 def test_processes_make_the_tokens_that_threads_make(
     make: object, crops: int, tmp_path: Path, pools: list[ProcessPool], monkeypatch: pytest.MonkeyPatch

@@ -5,7 +5,7 @@ from typing import Any
 
 def an_audit(upper: float | None = 2.0, lower: float = 0.9) -> dict[str, Any]:
     bound = {"epsilon": lower, "delta": 1e-5, "confidence": 0.95, "canaries": 500, "included": 251}
-    bound |= {"guesses": 250, "right": 190, "candidates": [500, 250]}
+    bound |= {"guesses": 250, "right": 190}
     broken = upper is not None and lower > upper
     return {"unit": "example", "upper": upper, "bound": bound, "rounds": 4, "broken": broken}
 

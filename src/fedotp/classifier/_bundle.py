@@ -55,7 +55,8 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
     _require_free(target, force)
-    files = {PROMPTS: classifier.predictor.params, FOLDED: _folded(classifier)}
+    folded = {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
+    files = {PROMPTS: classifier.predictor.params, FOLDED: folded}
     if classifier.predictor.memory is not None:
         files[MEMORY] = classifier.predictor.memory._asdict()
     content = {name: _to_bytes(tensors) for name, tensors in files.items()}
@@ -165,10 +166,6 @@ def _of_the_site(classifier: Classifier) -> dict[str, Any]:
     return found
 
 
-def _folded(classifier: Classifier) -> Parameters:
-    return {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
-
-
 def _to_bytes(tensors: Parameters) -> bytes:
     return bytes(safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
 
@@ -216,7 +213,7 @@ class Bundle:
         folded = self._folded(task)
         self._require_prompts(task, len(folded))
         memory = self._memory(task) if config.method.uses_memory else None
-        params = self._read(PROMPTS, _expected(config, task), task)
+        params = self._prompts(task)
         loaded = Classifier(
             predictor=Predictor(config.method, task, params, folded[None], config.method.kinds(task, params), memory),
             tower=tower,
@@ -295,10 +292,11 @@ class Bundle:
         pooled, spatial = (_like(tensors[name], task, path) for name in ("pooled", "spatial"))
         return Memory(pooled, spatial, labels.to(task.device).long())
 
-    def _read(self, name: str, expected: dict[str, tuple[int, ...]], task: Task) -> Parameters:
-        tensors = self._tensors(name)
-        _require_shapes(tensors, expected, self.folder / name)
-        return {key: _like(value, task, self.folder / name) for key, value in tensors.items()}
+    def _prompts(self, task: Task) -> Parameters:
+        tensors, path = self._tensors(PROMPTS), self.folder / PROMPTS
+        expected = {name: tuple(value.shape) for name, value in self._config.method.untrained(task).items()}
+        _require_shapes(tensors, expected, path)
+        return {name: _like(value, task, path) for name, value in tensors.items()}
 
     def _tensors(self, name: str) -> Parameters:
         """Read the tensors of a file and check its digest."""
@@ -337,11 +335,6 @@ def _config(facts: dict[str, Any]) -> Config:
         "compute": {"precision": facts.get("precision")},
     }
     return Config.from_dict(tables)
-
-
-def _expected(config: Config, task: Task) -> dict[str, tuple[int, ...]]:
-    """Return names and shapes of the parameters of a client of this method."""
-    return {name: tuple(value.shape) for name, value in config.method.untrained(task).items()}
 
 
 def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], path: Path) -> None:

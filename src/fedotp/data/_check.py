@@ -90,7 +90,8 @@ def check_dataset(
                 twice.append((same, ref))
             if ref.split == "test" and (same_in_train := first["train"].get(digest)):
                 duplicates.append((same_in_train, ref))
-    contradictions = [pair for pair in (*twice, *duplicates) if len({_label(dataset, ref) for ref in pair}) > 1]
+    label = {ref: int(dataset.split(ref.split).labels[ref.index]) for pair in (*twice, *duplicates) for ref in pair}
+    contradictions = [(one, other) for one, other in (*twice, *duplicates) if label[one] != label[other]]
     return CheckReport(
         len(refs),
         tuple(broken),
@@ -132,10 +133,6 @@ def _is_clipped_at(split: Split, i: int, window: str) -> bool:
 
 def _is_clipped(image: Image.Image, window: str) -> bool:
     return has_more_bits(image) and clipped_share(image, window) >= _CLIPPED
-
-
-def _label(dataset: Dataset, ref: ImageRef) -> int:
-    return int(dataset.split(ref.split).labels[ref.index])
 
 
 def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:

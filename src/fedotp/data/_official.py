@@ -54,7 +54,7 @@ def _caltech101(root: Path) -> Found:
 
 
 def _flowers102(root: Path) -> Found:
-    classes = _flower_names(root / "cat_to_name.json")
+    classes = names_of("flowers102")
     labels = _numbers(root / "imagelabels.mat", "labels", len(classes)) - 1
     items = [(f"jpg/image_{i:05d}.jpg", int(label), 0) for i, label in enumerate(labels, start=1)]
     sets = root / "setid.mat"
@@ -72,17 +72,6 @@ def _numbers(path: Path, key: str, largest: int) -> Ints:
     if values is None or not len(values) or values.min() < 1 or values.max() > largest:
         raise FedotpError(f"{path}: the variable {key!r} must contain numbers from 1 to {largest}")
     return values
-
-
-def _flower_names(path: Path) -> Sequence[str]:
-    """Return CoOp's names if its file exists, else the official ones."""
-    if not path.is_file():
-        return names_of("flowers102")
-    names = read_json(path)
-    if not isinstance(names, dict) or any(not str(key).isdecimal() for key in names):
-        raise FedotpError(f'{path} must be {{"1": name, ...}}')
-    by_label = {int(key): str(name) for key, name in names.items()}
-    return [by_label[k] for k in sorted(by_label)]
 
 
 def _oxford_pets(root: Path) -> Found:

@@ -97,17 +97,15 @@ def serve(pipe: int, memory: int, parent: int) -> None:
 
 
 def _answer(requests: Sequence[Request], rows: Rows) -> list[Decoded | None] | Exception:
-    try:
-        return [_unless_large(request, rows) for request in requests]
-    except Exception as error:  # for example out of memory: raised in the parent
-        return error
-
-
-def _unless_large(request: Request, rows: Rows) -> Decoded | None:
-    try:
-        return decode(request, rows)
-    except _LargeError:
-        return None
+    answers: list[Decoded | None] = []
+    for request in requests:
+        try:
+            answers.append(decode(request, rows))
+        except _LargeError:
+            answers.append(None)
+        except Exception as error:  # for example out of memory: raised in the parent
+            return error
+    return answers
 
 
 class _LargeError(Exception):
