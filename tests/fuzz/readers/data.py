@@ -84,6 +84,10 @@ def _make_resnet(folder: Path) -> None:
     save(random_clip(_RESNET), folder / "weights.safetensors")
 
 
+def _make_tokenizer(folder: Path) -> None:
+    small_tokenizer().save(str(folder / "tokenizer.json"))
+
+
 def _use_tokenizer(folder: Path) -> None:
     tokenizer = Tokenizer.from_json((folder / "tokenizer.json").read_text(encoding="utf-8", errors="replace"))
     tokenizer(["w1 w2 w3"], 77)
@@ -97,7 +101,7 @@ WEIGHTS = [
     Reader("open-clip", _make_open_clip, _weights_info(".")),
     Reader("own-weights", _make_own, _weights_info("weights.safetensors")),
     Reader("own-resnet", _make_resnet, _weights_info("weights.safetensors")),
-    Reader("tokenizer", lambda folder: small_tokenizer().save(str(folder / "tokenizer.json")), _use_tokenizer),
+    Reader("tokenizer", _make_tokenizer, _use_tokenizer, misplaced=()),
 ]
 
 
