@@ -1,7 +1,7 @@
 # make test   lint, types and tests in a fresh environment
 # make test-processes   the slow tests: federations of real processes that are killed, kernels compiled, a table rehearsed
-# make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face's and
-#                    Flower's data sets, the documentation's site
+# make test-extras   the tests of what needs larger packages: W&B, MLflow, TensorBoard, ONNX, notebooks, Hugging Face,
+#                    the documentation's site
 # make package        wheel and sdist in dist/, checked; the wheel is installed in a fresh environment and makes a run
 # make sbom           a software bill of materials of a site's installation, as CycloneDX JSON in build/
 # make test-pythons   some 600 tests of the wheel with each of PYTHONS
@@ -71,10 +71,10 @@ test: lint types unit
 test-processes: install
 	$(BIN)/python -m pytest -n auto --dist worksteal -m processes --durations=10
 
-# Of Flower Datasets only itself: it asks for older versions of what its partitioners do not need.
+# The validator of Kubernetes' manifests without its dependencies, which the environment has or it does not need.
 $(EXTRAS): $(STAMP) Makefile
 	$(PIP) $(PINNED) --build-constraint constraints.txt -e '.[dev,docs,hf,mlflow,notebook,onnx,tensorboard,wandb]'
-	$(PIP) --no-deps flwr-datasets==0.6.1 seaborn==0.13.2 kubernetes-validate==1.37.0 importlib-resources==7.1.0
+	$(PIP) --no-deps kubernetes-validate==1.37.0 importlib-resources==7.1.0
 	touch $@
 
 test-extras: $(EXTRAS)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-CHOSEN = "look"  # of `fedotp.limits.Calibration.statistics`
+CHOSEN = "look"  # of `fedotp.limits.Calibration.distances`
 
 
 def _log_sum(logits: Floats) -> Floats:

@@ -166,11 +166,8 @@ def outlier_rows(client: str, own: Judged, strangers: Judged, scale: float, seed
     calibration = Calibration.of(own.probabilities[known], np.zeros(len(known), np.int64), own.looks[known])
     p_own, p_strangers = (calibration.p_values(looks) for looks in (own.looks[rest], strangers.looks))
     found = {name: (make(own.scores[rest], scale), make(strangers.scores, scale)) for name, make in BY_SCORES.items()}
-    look, drawn = (
-        calibration.statistics,
-        own.looks[known[: len(known) // 2]],
-    )  # half of the known images say what they look like
-    found[CHOSEN] = look.outlying(own.looks[rest]), look.outlying(strangers.looks)
+    drawn = own.looks[known[: len(known) // 2]]  # half of the known images say what they look like
+    found[CHOSEN] = calibration.distances(own.looks[rest]), calibration.distances(strangers.looks)
     found["mahalanobis"] = mahalanobis(drawn, own.looks[rest]), mahalanobis(drawn, strangers.looks)
     is_stranger = np.r_[np.zeros(len(rest)), np.ones(len(strangers.looks))]
     for name, (inside, outside) in found.items():

@@ -51,7 +51,7 @@ def main() -> None:
     heads.load_state_dict(stored["heads"])
     dino = Dino(args.teacher, device)
 
-    student = build(Tokenizer.from_file(args.packs / "tokenizer.json")).visual.to(device)
+    student = build(Tokenizer.from_json((args.packs / "tokenizer.json").read_text())).visual.to(device)
     if args.resume:
         student.load_state_dict({k: v.float() for k, v in safetensors.torch.load_file(args.resume).items()})
     trainer = Trainer(student, decay=0.05, average=0.999, fused=device == "cuda")

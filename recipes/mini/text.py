@@ -58,7 +58,7 @@ def main() -> None:
     stored = torch.load(args.work / "targets.pt", weights_only=True, map_location=device)
     sentences = F.normalize((1 - args.bare) * words.sentences + args.bare * words.bare, dim=-1)
     targets, scale = F.normalize(sentences @ stored["mapping"], dim=-1), stored["scale"]
-    tokenizer = Tokenizer.from_file(args.packs / "tokenizer.json")
+    tokenizer = Tokenizer.from_json((args.packs / "tokenizer.json").read_text())
     model = build(tokenizer).to(device)
     student = safetensors.torch.load_file(args.work / "student.safetensors")
     model.visual.load_state_dict({name: tensor.float() for name, tensor in student.items()})

@@ -61,11 +61,11 @@ def run(trial: Trial, canaries: int, device: str) -> dict[str, Any]:
         if trial.clip == "broken":
             _break_the_clip(stack)
         found = audit(config, canaries=canaries)
-    bound = found.bounds["releases"]
+    bound = found.bound
     return {
         **asdict(trial),
         "upper": found.upper,
-        "lower": round(found.lower, 4),
+        "lower": round(bound.epsilon, 4),
         "below": not found.is_broken,
         **{key: getattr(bound, key) for key in ("canaries", "included", "guesses", "right", "delta", "confidence")},
         "seconds": round(time.perf_counter() - start, 1),

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import platformdirs
 
+from fedotp._text import one_line
 from fedotp.errors import FedotpError, TransientError
 
 # Errors after which the same command may succeed later: full disk, no descriptors or memory, unreachable file server.
@@ -63,6 +64,22 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
         status = os.fstat(file.fileno())
         _require_regular(status, path, most_bytes)  # the file may have been replaced
         return file.read(status.st_size) or b""  # at most its size: it may grow meanwhile
+
+
+def read_file(path: Path, most_bytes: int) -> bytes:
+    """Read as `read_regular` does, with a `FedotpError` that names the file."""
+    try:
+        return read_regular(path, most_bytes)
+    except OSError as error:
+        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path, most_bytes: int) -> Any:
+    """Read a JSON file from an untrusted source."""
+    try:
+        return parse_json(read_file(path, most_bytes).decode("utf-8"))
+    except ValueError as error:
+        raise FedotpError(f"{path} is not JSON: {one_line(error)}") from error
 
 
 def _require_regular(status: os.stat_result, path: str | Path, most_bytes: int) -> None:

@@ -69,7 +69,7 @@ class Matching:
     Attributes:
         reg: entropic regularisation of the transport problem, the paper's lambda.
         mass: share of the patches' mass that is transported, the paper's gamma ("unbalanced" only).
-        solver: solver of the transport problem; like `tol` and `max_iter`, as in `fedotp.ot.solve`.
+        solver: solver of the transport problem, as in `fedotp.ot.solve`.
 
     Examples:
         >>> from fedotp.clip import ImageFeatures
@@ -82,8 +82,6 @@ class Matching:
     reg: float = ot.REG
     mass: float = ot.MASS
     solver: ot.Solver = ot.SOLVER
-    tol: float | None = None
-    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         require_one_of(Rule, "rule", self.rule)
@@ -126,8 +124,6 @@ class Matching:
             mass=self.mass if self.has_mass else None,
             shares=_shares(weights, image.tokens.shape[1], classes.shape[2]),
             solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
             counted=None if counted is None else counted[..., None].expand(*counted.shape, classes.shape[2]),
         )
 
@@ -146,8 +142,6 @@ class Matching:
             mass=mass,
             shares=weights,
             solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
         ).plan
 
 
@@ -157,11 +151,6 @@ def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | N
         return weights
     each = weights if weights.dim() == 3 else weights[:, None].expand(-1, n_images, -1)
     return each[:, :, None].expand(-1, -1, n_classes, -1)
-
-
-def probabilities(scores: Tensor, logit_scale: Tensor) -> Tensor:
-    """Compute the softmax of scores (..., K) at temperature tau = exp(-logit_scale) (Eq. 1 and 10)."""
-    return (scores * logit_scale.exp()).softmax(-1)
 
 
 def cross_entropy(

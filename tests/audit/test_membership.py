@@ -32,7 +32,7 @@ def test_rates_are_scikit_learns(scores, share):
     found = separate(scores, shares=(share,), resamples=3)
     n_others = sum(len(others) for _, others in scores)
     if share * n_others < 1:
-        assert not found.rates
+        assert not found.tpr
         return
     weights = []
     for members, others in scores:
@@ -40,7 +40,7 @@ def test_rates_are_scikit_learns(scores, share):
         weights += [own / len(members)] * len(members) + [own / len(others)] * len(others)
     labels, values = (np.concatenate(parts) for parts in zip(*(marks(*one) for one in scores), strict=True))
     fpr, tpr, _ = roc_curve(labels, values, sample_weight=weights, drop_intermediate=False)
-    assert found.rates[share].value == pytest.approx(tpr[fpr <= share + 1e-12].max(), abs=1e-9)
+    assert found.tpr[share].value == pytest.approx(tpr[fpr <= share + 1e-12].max(), abs=1e-9)
 
 
 def test_intervals_hold_what_they_promise():
@@ -60,7 +60,7 @@ def test_what_differs_between_clients_is_not_membership():
     scores = [(stream.normal(9, 1, 300), stream.normal(9, 1, 30)), (stream.normal(0, 1, 30), stream.normal(0, 1, 300))]
     found = separate(scores, resamples=200)
     assert found.auc.low <= 0.5 <= found.auc.high
-    assert found.rates[0.1].low <= 0.1 <= found.rates[0.1].high
+    assert found.tpr[0.1].low <= 0.1 <= found.tpr[0.1].high
     assert roc_auc_score(*marks(*map(np.concatenate, zip(*scores, strict=True)))) > 0.7  # what pooling would say
 
 
@@ -80,6 +80,6 @@ def test_what_is_allowed_is_what_randomized_response_reaches(epsilon, delta):
     if not delta:
         fpr, tpr = [0, corner, 1], [0, 1 - corner, 1]
         assert allowed.auc == pytest.approx(np.trapezoid(tpr, fpr), abs=1e-6)
-        assert allowed.rates == pytest.approx({share: np.interp(share, fpr, tpr) for share in (0.01, 0.5)})
-    assert allowed.rates[0.01] == pytest.approx(np.exp(epsilon) * 0.01 + delta)
+        assert allowed.tpr == pytest.approx({share: np.interp(share, fpr, tpr) for share in (0.01, 0.5)})
+    assert allowed.tpr[0.01] == pytest.approx(np.exp(epsilon) * 0.01 + delta)
     assert Allowed.by(np.inf, 0.0, (0.01,)).auc == pytest.approx(1.0, abs=1e-4)

@@ -1,6 +1,5 @@
 """The page of `fedotp report` in a browser: clicks, keys, hovers, light and dark, a phone, paper."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +7,9 @@ import pytest
 import scipy
 from expected import expect
 
-from fedotp.cli import demo
-from fedotp.config import load_config
 from fedotp.report import analyse
 from fedotp.report.page import write_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many import by_method, run_many
 from fedotp.runs.one import run
 from invented_run import invent_run
 from report.findings import a_probe, an_audit
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 EMPTY = {"sites": [], "maps": [], "plans": None, "tsne": None, "bound": None, "notes": []}
 HOSTILE = "<img src=x onerror=alert(1)>"
 CLASSES = [HOSTILE, "</script><script>alert(2)</script>", "${alert(3)}", "owl"]
-SCREENSHOTS = os.environ.get("FEDOTP_SCREENSHOTS", "")
 
 
 @pytest.fixture(scope="module")
@@ -369,23 +364,3 @@ def test_it_prints_on_light_paper_with_all_charts(page: "Page", one: str, tmp_pa
     page.pdf(path=tmp_path / "report.pdf", format="A4")
     assert page.title() == f"{n_charts} of {n_charts}"  # those below the window, too
     assert (tmp_path / "report.pdf").read_bytes().count(b"/Subtype /Image") >= n_charts
-
-
-@pytest.mark.skipif(not SCREENSHOTS, reason="FEDOTP_SCREENSHOTS names no folder")
-def test_screenshots(page: "Page", tmp_path: Path) -> None:
-    """Pictures for the documentation: the demo's runs, from the folder FEDOTP_DEMO or made here."""
-    trials = by_method(load_config(demo.PRESET), demo.METHODS, [0], demo.SPLITS)
-    runs = [outcome.directory for outcome in run_many(trials, os.environ.get("FEDOTP_DEMO", tmp_path))]
-    url = address(tmp_path, runs, [analyse(runs[0].path).as_dict(), *[None] * (len(runs) - 1)])
-    wanted = ("light", "light", 1280, "#top"), ("dark", "dark", 1280, "#accuracy"), ("phone", "light", 390, "#top")
-    wanted += (("sites", "light", 1280, "#sites"),)
-    for name, scheme, width, place in (*wanted, ("prompts", "light", 1280, "#analysis")):
-        page.set_viewport_size({"width": width, "height": 844})
-        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        page.goto(url)
-        to_the_end(page)
-        page.locator(place).evaluate("node => node.scrollIntoView()")
-        for found in page.locator(".chart:visible").all():
-            if found.evaluate("node => node.getBoundingClientRect().top < innerHeight"):
-                expect(found).to_have_attribute("data-drawn", "")
-        page.screenshot(path=Path(SCREENSHOTS) / f"report-{name}.png")

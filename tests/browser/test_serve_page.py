@@ -2,7 +2,6 @@
 
 import base64
 import io
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -258,22 +257,3 @@ def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: P
         upload(page, tmp_path / "noise.png")
         expect(page.locator("#unlike")).to_have_text("Unlike the client's calibration images (p = 0.048)")
         page.goto("about:blank")
-
-
-@pytest.mark.skipif("FEDOTP_SCREENSHOTS" not in os.environ, reason="FEDOTP_SCREENSHOTS names no folder")
-def test_screenshots(browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the demo's federation on the backbone that comes with the package: docs/serve-*.png."""
-    import fedotp
-
-    monkeypatch.setenv("FEDOTP_CACHE", str(tmp_path / "cache"))
-    done = fedotp.run(fedotp.load_config("demo"), tmp_path / "demo")
-    with served(done.path, calibrate="test") as site:
-        for name, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")):
-            page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
-            page.goto(site.server.url)
-            page.wait_for_selector("#samples button img")
-            answered(page, page.locator("#samples button").first.click)
-            page.mouse.move(0, 0)
-            page.wait_for_timeout(400)  # the bars grow
-            page.screenshot(path=Path(os.environ["FEDOTP_SCREENSHOTS"]) / f"serve-{name}.png", full_page=True)
-            page.close()

@@ -34,11 +34,15 @@ def test_what_is_loaded_predicts_the_same(made: Made, kind: str, tmp_path: Path)
     loaded = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
     images = made.test_images(np.arange(8))
     np.testing.assert_array_equal(loaded.predict(images).probabilities, classifier.predict(images).probabilities)
-    assert (loaded.client, loaded.classes, loaded.kinds) == ("client-1", classifier.classes, classifier.kinds)
-    assert loaded.params.keys() == classifier.params.keys()
+    assert (loaded.client, loaded.classes, loaded.predictor.kinds) == (
+        "client-1",
+        classifier.classes,
+        classifier.predictor.kinds,
+    )
+    assert loaded.predictor.params.keys() == classifier.predictor.params.keys()
     # the prompts in the bundle make the very class features beside them
     again = loaded.with_classes(loaded.classes) if not refuses_names(kind) else classifier
-    torch.testing.assert_close(again.folded, loaded.folded)
+    torch.testing.assert_close(again.predictor.classes[0], loaded.predictor.classes[0])
     maps, expected = loaded.explain(images[0]), classifier.explain(images[0])
     np.testing.assert_array_equal(maps.similarity, expected.similarity)
 
@@ -182,10 +186,10 @@ def content_changed(name: str, content: bytes, *, sealed: bool = False) -> Calla
 NO_PRIOR = {"strength": 0, "smoothing": 0.3, "counts": [1, 2], "given": False}
 PICKLE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 TAMPERED: list[tuple[Callable[[Path], None], str]] = [
-    (content_changed("bundle.json", b"{"), "bundle.json: not JSON"),
-    (content_changed("bundle.json", b"[" * 100_000), "bundle.json: not JSON"),
+    (content_changed("bundle.json", b"{"), "bundle.json is not JSON"),
+    (content_changed("bundle.json", b"[" * 100_000), "bundle.json is not JSON"),
     (content_changed("bundle.json", b"[1]"), "bundle.json: unsupported bundle: .* got 'list'"),
-    (content_changed("bundle.json", b"\xff\xfe"), "bundle.json: not JSON"),
+    (content_changed("bundle.json", b"\xff\xfe"), "bundle.json is not JSON"),
     (facts_changed(lambda f: f.update(format="fedotp-bundle-9")), "format must be .* got 'fedotp-bundle-9'"),
     (facts_changed(lambda f: f.update(classes=["a", "a", "b"])), "classes must be distinct"),
     (facts_changed(lambda f: f.update(classes=[1, 2, 3])), "classes must be a list of names"),

@@ -66,7 +66,7 @@ def test_a_client_that_joined_later(made: Made, tmp_path: Path) -> None:
     found = classifier.predict([test.image(i) for i in range(len(test))])
     right = np.array(found.labels) == np.array(sorted(("red", "green", "blue")))[test.labels]
     assert right.mean() == result["after"]["accuracy"]
-    other = classifier.params["private"] - load(tmp_path / "run", "client-0").params["private"]
+    other = classifier.predictor.params["private"] - load(tmp_path / "run", "client-0").predictor.params["private"]
     assert other.abs().max() > 0
 
 
@@ -91,7 +91,7 @@ def test_a_server_of_real_sites_has_no_private_prompts(made: Made, tmp_path: Pat
     with pytest.raises(FedotpError, match="private parameters of client-1 are stored only at that site"):
         fedotp.load(tmp_path / "fedotp", "client-1")
     here, there = (fedotp.load(path, "client-1") for path in (made.run("promptfl").path, tmp_path / "promptfl"))
-    torch.testing.assert_close(there.folded, here.folded)
+    torch.testing.assert_close(there.predictor.classes[0], here.predictor.classes[0])
 
 
 def test_a_run_on_shuffled_labels_has_no_classifiers(made: Made, tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_new_class_names_stand_behind_the_learned_vectors(made: Made) -> None:
     (picture,) = made.test_images(np.arange(1))
     changed = classifier.with_classes(["a dog", " cat ", "blue"])
     assert changed.classes == ("a dog", "cat", "blue")
-    context = torch.cat([classifier.params["shared"], classifier.params["private"]], dim=1)
+    context = torch.cat([classifier.predictor.params["shared"], classifier.predictor.params["private"]], dim=1)
     expected = PromptEncoder(classifier.tower, ["a dog", "cat", "blue"], n_ctx=2).encode_plain(context)[0]
-    torch.testing.assert_close(changed.folded, expected / expected.norm(dim=-1, keepdim=True))
+    torch.testing.assert_close(changed.predictor.classes[0], expected / expected.norm(dim=-1, keepdim=True))
     same = classifier.with_classes(classifier.classes)
     np.testing.assert_allclose(
         same.predict(picture).probabilities, classifier.predict(picture).probabilities, atol=1e-7
@@ -132,7 +132,7 @@ def test_new_class_names_with_prompts_made_of_parts(made: Made, tmp_path: Path, 
     """Of a bundle, which has to keep the parts."""
     fedotp.load(made.run(kind).path, "client-1").save(tmp_path / "bundle")
     classifier = fedotp.load(tmp_path / "bundle", backbone=made.backbone)
-    params, names = classifier.params, ["a dog", "blue"]
+    params, names = classifier.predictor.params, ["a dog", "blue"]
     changed = classifier.with_classes(names)
     encoder = PromptEncoder(classifier.tower, names, n_ctx=2)
     if kind == "fedpgp":
@@ -158,7 +158,9 @@ def test_maps_are_similarities_and_the_plan(made: Made) -> None:
     assert maps.kinds == ("global", "local")
     tokens = features.tokens[0].double().numpy()
     tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
-    expected = tokens @ classifier.folded[:, classifier.classes.index("green")].double().numpy().T  # (V, N)
+    expected = (
+        tokens @ classifier.predictor.classes[0][:, classifier.classes.index("green")].double().numpy().T
+    )  # (V, N)
     np.testing.assert_allclose(maps.similarity.reshape(2, -1), expected.T, atol=1e-5)
     np.testing.assert_allclose(maps.plan.sum((1, 2)), 0.4, atol=1e-6)  # mass / N
     assert maps.plan.sum(0).max() <= 1 / 16 + 1e-6

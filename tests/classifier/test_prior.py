@@ -50,9 +50,9 @@ def test_probabilities_are_those_of_bayes_rule(made: Made, plain: Classifier) ->
     np.testing.assert_allclose(
         given_shares.predict(images).probabilities, under(before, 1, np.array([0.7, 0.2, 0.1]), 0), atol=1e-10, rtol=0
     )
-    some = plain.with_prior(0.5, {"red": 0, "green": 3, "blue": 9}, smoothing=1)
+    some = plain.with_prior(0.5, {"red": 1, "green": 4, "blue": 10})
     np.testing.assert_allclose(
-        some.predict(images).probabilities, under(before, 0.5, np.array([9, 3, 0]), 1), atol=1e-10, rtol=0
+        some.predict(images).probabilities, under(before, 0.5, np.array([10, 4, 1]), 0), atol=1e-10, rtol=0
     )
     np.testing.assert_array_equal(some.with_prior(0).predict(images).probabilities, before)
     assert some.with_prior(0.5) is some

@@ -50,7 +50,7 @@ def test_a_new_client_of_a_closed_form_has_weights_of_its_own(made: Path, place:
     share = 5 * own["own_images"] / server["images"]
     gram = server["gram"] + share * own["own_gram"] + 0.03 * np.eye(len(server["gram"]))
     weights = np.linalg.solve(gram, server["cross"] + share * own["own_cross"] + 0.03 * 2 * server["captions"].T)
-    joined = load(place / "ridge", client="new").params["weights"][0].numpy()
+    joined = load(place / "ridge", client="new").predictor.params["weights"][0].numpy()
     np.testing.assert_allclose(joined, weights, atol=1e-10)
 
 

@@ -64,7 +64,7 @@ def test_what_was_learned_is_used(trained: RunDirectory, made: Path, place: Path
     np.testing.assert_array_equal(bundle.predict(image).probabilities[0], expected)
     with served(trained.path) as page:
         answer = page.look(page.upload(image.read_bytes()), client, "blue").json
-    assert answer["kinds"] == [str(kind) for kind in bundle.kinds if kind != Kind.OTHERS]
+    assert answer["kinds"] == [str(kind) for kind in bundle.predictor.kinds if kind != Kind.OTHERS]
 
 
 def test_a_client_joins(trained: RunDirectory, made: Path, fedotp: Fedotp) -> None:

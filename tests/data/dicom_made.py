@@ -1,7 +1,7 @@
 """DICOM files as pydicom writes them."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,16 +59,15 @@ def table(first: int, greys: Mapping[int, int] | NDArray[Any], bits: int) -> Dat
     return item
 
 
-def palette(pixels: NDArray[np.uint8], *segments: Sequence[int], bits: int = 16) -> bytes:
-    """A picture whose three colours are one table in segments, PS3.3 C.7.9.2."""
+def palette(pixels: NDArray[np.uint8], colours: NDArray[Any]) -> Dataset:
+    """A picture of the numbers of `colours` (256, 3), of 8 or 16 bits."""
     made = dataset()
     set_pixel_data(made, pixels, "MONOCHROME2", 8)
     made.PhotometricInterpretation = "PALETTE COLOR"
-    numbers = np.array([number for segment in segments for number in segment], f"<u{bits // 8}")
-    for name in ("Red", "Green", "Blue"):
-        setattr(made, f"{name}PaletteColorLookupTableDescriptor", [256, 0, bits])
-        setattr(made, f"Segmented{name}PaletteColorLookupTableData", numbers.tobytes())
-    return written(made)
+    for i, name in enumerate(("Red", "Green", "Blue")):
+        setattr(made, f"{name}PaletteColorLookupTableDescriptor", [256, 0, 8 * colours.itemsize])
+        setattr(made, f"{name}PaletteColorLookupTableData", np.ascontiguousarray(colours[:, i]).tobytes())
+    return made
 
 
 def read(content: bytes) -> Dataset:

@@ -52,7 +52,8 @@ def test_every_column_is_read(ward: Path) -> None:
     assert dataset.domains == ("bergen", "oslo")
     assert dataset.split_note == "column split of scans.csv"
     assert names(dataset, "test") == [f"{s}/p5_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
-    assert names(dataset, "validation") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
+    chosen = load_dataset(ward / "scans.csv", test_split="val")
+    assert names(chosen, "test") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
     assert len(dataset.train) == 16
     for i in range(16):
         site, _, rest = dataset.train.name(i).partition("/")
@@ -62,15 +63,6 @@ def test_every_column_is_read(ward: Path) -> None:
     partition = make_partition(dataset, PartitionSettings("site"))
     assert [(client.name, client.domain) for client in partition.clients] == [("bergen", "bergen"), ("oslo", "oslo")]
     assert [len(client.train) for client in partition.clients] == [8, 8]
-
-
-def test_validation_images_take_the_place_of_the_test_images(ward: Path) -> None:
-    dataset = load_dataset(table(ward, lines(*HEADER.split(","))), test_split="val")
-    assert names(dataset, "test") == [f"{s}/p4_{i}.png" for s in ("oslo", "bergen") for i in range(2)]
-    assert len(dataset.train) == 16
-    plain = table(ward, lines("path", "label"), "path,label")
-    with pytest.raises(FedotpError, match=r"scans has no validation images; remove data\.test_split"):
-        load_dataset(plain, test_split="val")
 
 
 def test_two_columns_are_enough_and_others_are_listed(ward: Path) -> None:

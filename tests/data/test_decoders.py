@@ -44,7 +44,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[ProcessPool]:
 
 def decoding(pool: ProcessPool) -> list[int]:
     """The numbers of its processes that run."""
-    return [process._process.pid for process in pool._processes if process._process is not None]
+    return [process._process.pid for process in pool.processes if process._process is not None]
 
 
 def odd_files(root: Path) -> Dataset:
@@ -60,23 +60,6 @@ def odd_files(root: Path) -> Dataset:
     Image.fromarray(pixels[4]).resize((3000, 10)).save(root / "4.png", "WEBP")
     Image.fromarray(pixels[5]).convert("CMYK").save(root / "7.png", "TIFF")
     return dataset
-
-
-class Custom:
-    """A source of a program's own."""
-
-    def __init__(self, split: Split) -> None:
-        self.name, self.where = split.name, split.where
-        self.read, self.decoded = split.read, split.decoded
-
-
-def custom(root: Path) -> Dataset:
-    dataset = file_dataset(root)
-    return replace(
-        dataset,
-        train=replace(dataset.train, source=Custom(dataset.train)),
-        test=replace(dataset.test, source=Custom(dataset.test)),
-    )
 
 
 def few_of_the_box(_: Path) -> Dataset:
@@ -96,7 +79,7 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
 
 @pytest.mark.parametrize(
     ("make", "crops"),
-    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (custom, 3), (few_of_the_box, 3)],
+    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (few_of_the_box, 3)],
 )
 def test_processes_make_the_tokens_that_threads_make(
     make: object, crops: int, tmp_path: Path, pools: list[ProcessPool], monkeypatch: pytest.MonkeyPatch
@@ -165,7 +148,7 @@ def asked(split: Split, *, deadly: int = -1, portable: bool = False) -> list[Req
     images = [SplitImage(split, i) for i in range(6)]
     return [
         Request(
-            image.portable() or image if portable else image,
+            image.portable() if portable else image,
             crops=((0, 0),),
             transform=Deadly() if i == deadly else EvalTransform(32),
             row=i,
@@ -194,10 +177,10 @@ def test_the_picture_that_ended_a_process_is_found_by_asking_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[DecodingProcess] = []
-    start = DecodingProcess.start
-    monkeypatch.setattr(DecodingProcess, "start", lambda self: start(self) or started.append(self))
+    start = DecodingProcess.__init__
+    monkeypatch.setattr(DecodingProcess, "__init__", lambda self, *facts: start(self, *facts) or started.append(self))
     with DecoderPool(6, 32) as decoders:
-        pool = ProcessPool(decoders._file, 2)
+        pool = ProcessPool(decoders._file, decoders._rows, 2)
         found = list(pool.submit(asked(file_dataset(tmp_path / "here").train, deadly=1, portable=True), 8))
         pool.close()
     assert [i for i in range(6) if found[i].broken] == [1]
@@ -254,9 +237,9 @@ from fedotp.data.store._encode import encode
 from test_decoders import decoding
 
 _pool.n_cores, _pool._FEW_CORES, _pool._FEW_IMAGES = lambda: 2, 2, 1
-def noted(memory, n, start=_pool.ProcessPool):
+def noted(*facts, start=_pool.ProcessPool):
     global pool
-    pool = start(memory, n)
+    pool = start(*facts)
     return pool
 _pool.ProcessPool = noted
 def die(what, done, total):
@@ -284,7 +267,7 @@ def test_large_pictures_are_decoded_in_turn_by_the_parent(tmp_path: Path, monkey
     inside = most = 0
     lock = threading.Lock()
 
-    class Noting(_decode._Room):
+    class Noting(_decode.Room):
         @contextmanager
         def taken(self, n: int) -> Iterator[None]:
             nonlocal inside, most
@@ -301,7 +284,7 @@ def test_large_pictures_are_decoded_in_turn_by_the_parent(tmp_path: Path, monkey
     for i in range(4):
         Image.fromarray(noise(1, seed=i)[0]).resize((2000, 1000)).save(tmp_path / "here" / f"{i}.png")
     with DecoderPool(6, 32) as decoders:
-        pool = ProcessPool(decoders._file, 2)
+        pool = ProcessPool(decoders._file, decoders._rows, 2)
         assert not any(looked.broken for looked in pool.submit(asked(split, portable=True), 1))
         pool.close()
         assert most == 2_000_000

@@ -297,7 +297,7 @@ def test_a_forged_client_is_refused(client: dict[str, Any], divided: Partition, 
         ('{"format": "fedotp-partition-1"}', "not a complete partition"),
         (
             '{"format": "fedotp-partition-1", "dataset": "a", "data_digest": "b", "settings": {"speed": 1}}',
-            "unknown settings speed",
+            "unexpected keyword argument 'speed'",
         ),
     ],
 )

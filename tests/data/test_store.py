@@ -65,7 +65,7 @@ def test_random_crops_are_the_crops_of_their_number(tmp_path: Path) -> None:
     dataset, clip = array_dataset(4, 2), tiny_clip()
     encoded = encode(dataset, clip, root=tmp_path, crops=3, seed=5)
     for i in range(4):
-        digest = hashlib.sha256(b"(20, 24, 3)" + dataset.train.read(i)).digest()
+        digest = hashlib.sha256(dataset.train.read(i)).digest()
         for crop in range(3):
             rng = crop_rng(digest, seed=5, crop=crop)
             pixels = TrainTransform(32)(dataset.train.image(i), rng)

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.limits import FLAGGED, Calibration
-from fedotp.limits._calibration import FeatureStatistics, p_values
 
 WIDTH = 5
+
+
+def p_values(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Of distances: features of width 1, in units of their spread."""
+    one = np.zeros(1), np.ones(1)
+    return Calibration(np.zeros(2), known, *one).p_values(np.sqrt(values)[:, None])
 
 
 def made(n: int = 40, seed: int = 0) -> Calibration:
@@ -31,19 +36,20 @@ def test_p_values_are_uniform(n: int, seed: int) -> None:
 
 
 def test_ties_count_as_outlying() -> None:
-    np.testing.assert_allclose(p_values(np.array([1.0, 1.0, 2.0]), np.array([0.0, 1.0, 2.0, 3.0])), [1, 1, 0.5, 0.25])
+    np.testing.assert_allclose(p_values(np.array([1.0, 1.0, 4.0]), np.array([0.0, 1.0, 4.0, 9.0])), [1, 1, 0.5, 0.25])
 
 
 def test_a_distance_by_its_definition() -> None:
     features = np.random.default_rng(0).normal(size=(9, 3)) * [1, 5, 0.1]
-    statistics = FeatureStatistics.of(features)
+    found = Calibration.of(np.full((9, 2), 0.5), np.zeros(9, int), features)
+    features = features[np.random.default_rng(9).permutation(9)[:4]]
     variances = [float(np.mean([(x - np.mean(column)) ** 2 for x in column])) for column in features.T]
     new = np.array([3.0, -2.0, 1.0])
     expected = [
         (x - np.mean(column)) ** 2 / (variance + 0.1 * np.mean(variances))
         for x, column, variance in zip(new, features.T, variances, strict=True)
     ]
-    assert statistics.outlying(new[None])[0] == pytest.approx(np.mean(expected))
+    assert found.distances(new[None])[0] == pytest.approx(np.mean(expected))
 
 
 def test_own_images_are_flagged_one_in_twenty_and_strangers_always() -> None:
@@ -62,7 +68,7 @@ def test_an_image_does_not_help_to_draw_what_it_is_measured_by() -> None:
     features = np.random.default_rng(0).normal(size=(6, 40))  # so few that their own distances would be short
     found = Calibration.of(np.full((6, 2), 0.5), np.zeros(6, int), features)
     assert found.outlying.shape == (3,)
-    assert found.outlying.min() > FeatureStatistics.of(features).outlying(features).max()
+    assert found.outlying.min() > np.sort(found.distances(features))[:3].max()
 
 
 @pytest.mark.parametrize("n", [2, 3, 40])

@@ -36,7 +36,6 @@ class Bound:
         included: the number of included canaries.
         guesses: r, the number of guesses.
         right: v, the number of right guesses.
-        candidates: the numbers of guesses tried; the best was chosen, with Bonferroni correction.
     """
 
     epsilon: float
@@ -46,7 +45,6 @@ class Bound:
     included: int
     guesses: int
     right: int
-    candidates: tuple[int, ...]
 
 
 def epsilon_from_below(
@@ -63,13 +61,13 @@ def epsilon_from_below(
     tried = tuple(candidates) or _halves(m)
     level = (1 - confidence) / max(len(tried), 1)
     order = np.argsort(-scores, kind="stable")
-    best = Bound(0.0, delta, confidence, m, int(included.sum()), 0, 0, tried)
+    best = Bound(0.0, delta, confidence, m, int(included.sum()), 0, 0)
     for r in tried:
         high, low = order[: r - r // 2], order[m - r // 2 :]
         right = int(included[high].sum() + (~included[low]).sum())
         found = refuted(m, r, right, delta, level)
         if found > best.epsilon or not best.guesses:
-            best = Bound(found, delta, confidence, m, best.included, r, right, tried)
+            best = Bound(found, delta, confidence, m, best.included, r, right)
     return best
 
 

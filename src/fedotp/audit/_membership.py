@@ -8,7 +8,6 @@ client's members and others.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +34,6 @@ class Estimate:
         low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
         return cls(float(value), float(low), float(high))
 
-    def as_dict(self) -> dict[str, float]:
-        """Return a dictionary for JSON."""
-        return {"value": self.value, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True)
 class Separation:
@@ -47,7 +42,7 @@ class Separation:
     Attributes:
         auc: the probability that a member has a higher score than another image of its client; 0.5 is chance. The mean
             over clients is weighted by m n / (m + n), as in van Elteren's test.
-        rates: true-positive rates by false-positive rate (0.01, 0.1), with one threshold for all clients; a client's
+        tpr: true-positive rates by false-positive rate (0.01, 0.1), with one threshold for all clients; a client's
             members and others have equal weight. Rates of less than one image are skipped.
         by_client: the AUC of each client; None for clients without members or without others.
         members: number of members of clients that have both.
@@ -55,7 +50,7 @@ class Separation:
     """
 
     auc: Estimate
-    rates: dict[float, Estimate]
+    tpr: dict[float, Estimate]
     by_client: tuple[Estimate | None, ...]
     members: int
     others: int
@@ -68,7 +63,7 @@ class Allowed:
     epsilon: float
     delta: float
     auc: float
-    rates: dict[float, float]
+    tpr: dict[float, float]
 
     @classmethod
     def by(cls, epsilon: float, delta: float, shares: Sequence[float]) -> "Allowed":
@@ -76,11 +71,6 @@ class Allowed:
         grid = np.linspace(0, 1, 100_001)
         rates = {share: float(_most_found(np.array(share), epsilon, delta)) for share in shares}
         return cls(epsilon, delta, float(np.trapezoid(_most_found(grid, epsilon, delta), grid)), rates)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON."""
-        tpr = {f"{share:g}": rate for share, rate in self.rates.items()}
-        return {"epsilon": self.epsilon, "delta": self.delta, "auc": self.auc, "tpr": tpr}
 
 
 def _most_found(share: Floats, epsilon: float, delta: float) -> Floats:

@@ -5,7 +5,7 @@ the classifier. Stronger attacks exist, so a negative result is no proof of priv
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,6 @@ class Attack:
     score: str
     separation: Separation
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON."""
-        found = self.separation
-        return {
-            "target": self.target,
-            "score": self.score,
-            "auc": found.auc.as_dict(),
-            "tpr": {f"{share:g}": rate.as_dict() for share, rate in found.rates.items()},
-            "clients": [None if one is None else one.as_dict() for one in found.by_client],
-        }
-
 
 @dataclass(frozen=True)
 class Probe:
@@ -69,17 +58,7 @@ class Probe:
 
     def as_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON."""
-        return {
-            "clients": list(self.clients),
-            "members": self.members,
-            "others": self.others,
-            "round": self.round,
-            "confidence": self.confidence,
-            "attacks": [attack.as_dict() for attack in self.attacks],
-            "control": Attack(ZERO_SHOT, LOSS, self.control).as_dict(),
-            "fair": self.is_fair,
-            "allowed": None if self.allowed is None else self.allowed.as_dict(),
-        }
+        return {**asdict(self), "fair": self.is_fair}
 
 
 Losses = Mapping[str, Sequence[Floats]]
@@ -110,7 +89,7 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
     spent = federation.facts().get("privacy", {})
     if "epsilon" not in spent:
         return found
-    return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.rates)))
+    return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.tpr)))
 
 
 def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:

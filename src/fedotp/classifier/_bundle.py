@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 import fedotp
-from fedotp._files import cannot_write, read_regular, write_atomically
+from fedotp._files import cannot_write, read_file, read_json, write_atomically
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.classifier._prediction import Floats
 from fedotp.classifier._prior import ClassPrior
@@ -55,9 +55,10 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
     _require_free(target, force)
-    files = {PROMPTS: classifier.params, FOLDED: _folded(classifier)}
-    if classifier.memory is not None:
-        files[MEMORY] = classifier.memory._asdict()
+    folded = {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
+    files = {PROMPTS: classifier.predictor.params, FOLDED: folded}
+    if classifier.predictor.memory is not None:
+        files[MEMORY] = classifier.predictor.memory._asdict()
     content = {name: _to_bytes(tensors) for name, tensors in files.items()}
     digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
     described = facts(classifier) | {"files": digests}
@@ -87,7 +88,7 @@ def save_calibration(classifier: Classifier, folder: str | Path) -> None:
 
 def require_memory_may_leave(classifier: Classifier, with_memory: bool) -> None:
     """Raise an error if features of the client's training images would be exported without `with_memory`."""
-    if classifier.memory is not None and not with_memory:
+    if classifier.predictor.memory is not None and not with_memory:
         raise FedotpError(
             f"{classifier.method.title} uses the client's training images: a bundle would contain their features and "
             "labels; give --with-memory (with_memory=True) if these can be shared"
@@ -130,7 +131,7 @@ def facts(classifier: Classifier) -> dict[str, Any]:
         "method": {"name": method.name, **asdict(method)},
         "prompt": asdict(task.prompt),
         "authors": asdict(task.authors),
-        "prompts": list(classifier.kinds),
+        "prompts": list(classifier.predictor.kinds),
         "backbone": {
             "name": backbone_name(origin.backbone),
             "digest": classifier.tower.digest,
@@ -165,10 +166,6 @@ def _of_the_site(classifier: Classifier) -> dict[str, Any]:
     return found
 
 
-def _folded(classifier: Classifier) -> Parameters:
-    return {"classes": classifier.folded, "logit_scale": classifier.task.logit_scale}
-
-
 def _to_bytes(tensors: Parameters) -> bytes:
     return bytes(safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
 
@@ -192,8 +189,8 @@ class Bundle:
     def __init__(self, folder: str | Path) -> None:
         """Read bundle.json; `classifier` reads tensors and backbone."""
         self.folder = Path(folder)
+        facts = _read_facts(self.folder / FACTS)
         with located(str(self.folder / FACTS)):
-            facts = _read_facts(self.folder / FACTS)
             self.client = _text(facts, "client")
             self.classes = _names(facts)
             self.backbone, self.digest = (_text(_table(facts, "backbone"), key) for key in ("name", "digest"))
@@ -216,7 +213,7 @@ class Bundle:
         folded = self._folded(task)
         self._require_prompts(task, len(folded))
         memory = self._memory(task) if config.method.uses_memory else None
-        params = self._read(PROMPTS, _expected(config, task), task)
+        params = self._prompts(task)
         loaded = Classifier(
             predictor=Predictor(config.method, task, params, folded[None], config.method.kinds(task, params), memory),
             tower=tower,
@@ -295,18 +292,16 @@ class Bundle:
         pooled, spatial = (_like(tensors[name], task, path) for name in ("pooled", "spatial"))
         return Memory(pooled, spatial, labels.to(task.device).long())
 
-    def _read(self, name: str, expected: dict[str, tuple[int, ...]], task: Task) -> Parameters:
-        tensors = self._tensors(name)
-        _require_shapes(tensors, expected, self.folder / name)
-        return {key: _like(value, task, self.folder / name) for key, value in tensors.items()}
+    def _prompts(self, task: Task) -> Parameters:
+        tensors, path = self._tensors(PROMPTS), self.folder / PROMPTS
+        expected = {name: tuple(value.shape) for name, value in self._config.method.untrained(task).items()}
+        _require_shapes(tensors, expected, path)
+        return {name: _like(value, task, path) for name, value in tensors.items()}
 
     def _tensors(self, name: str) -> Parameters:
         """Read the tensors of a file and check its digest."""
         path = self.folder / name
-        try:
-            content = read_regular(path, _MOST_TENSOR_BYTES)
-        except OSError as error:
-            raise FedotpError(f"cannot read {path}: {error.strerror or error}; export the bundle again") from error
+        content = read_file(path, _MOST_TENSOR_BYTES)
         if hashlib.sha256(content).hexdigest() != self._checksums.get(name):
             raise FedotpError(f"{path} is corrupt: its checksum differs from that in {FACTS}; export the bundle again")
         try:
@@ -316,15 +311,10 @@ class Bundle:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
-    except OSError as error:
-        raise FedotpError(f"cannot read the file: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FedotpError(f"not JSON: {' '.join(str(error).split())[:200]}") from error
+    facts = read_json(path, _MOST_BYTES)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise FedotpError(f"unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
+        raise FedotpError(f"{path}: unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
     return facts
 
 
@@ -345,11 +335,6 @@ def _config(facts: dict[str, Any]) -> Config:
         "compute": {"precision": facts.get("precision")},
     }
     return Config.from_dict(tables)
-
-
-def _expected(config: Config, task: Task) -> dict[str, tuple[int, ...]]:
-    """Return names and shapes of the parameters of a client of this method."""
-    return {name: tuple(value.shape) for name, value in config.method.untrained(task).items()}
 
 
 def _require_shapes(tensors: Parameters, expected: dict[str, tuple[int, ...]], path: Path) -> None:

@@ -18,7 +18,7 @@ from fedotp.federation.testing import Predictor
 from fedotp.images import WINDOW, ImageLike, as_images, open_image
 from fedotp.limits import SCORE, Calibration, Score
 from fedotp.matching import Matching
-from fedotp.methods import PRECISION, Dial, Kind, Memory, Method, Parameters, Precision, Task
+from fedotp.methods import PRECISION, Dial, Method, Precision, Task
 
 _BATCH = 64  # images in a step of the tower
 
@@ -91,29 +91,9 @@ class Classifier:
         return self.predictor.task
 
     @property
-    def params(self) -> Parameters:
-        """(1, ...) trained parameters, by the method's names."""
-        return self.predictor.params
-
-    @property
-    def folded(self) -> Tensor:
-        """(N, K, e) class features of length 1, which replace the text tower."""
-        return self.predictor.classes[0]
-
-    @property
     def matching(self) -> Matching:
         """Matching of images with classes."""
         return self.method.matching
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """(N,) kinds of prompts: global, local, both at once, or a caption that is not trained."""
-        return self.predictor.kinds
-
-    @property
-    def memory(self) -> Memory | None:
-        """The client's training images, for methods that use them in predictions."""
-        return self.predictor.memory
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -214,7 +194,9 @@ class Classifier:
         alone = _one_client(features)
         similar = self.predictor.similarity(alone.tokens, place)  # (1, 1, V, N)
         plan = self._on_grid(self.predictor.plan(similar, alone)) if self.matching.has_plan else None
-        return Maps(label, self._on_grid(similar), plan, tuple(str(self.kinds[n]) for n in self.predictor.shown))
+        return Maps(
+            label, self._on_grid(similar), plan, tuple(str(self.predictor.kinds[n]) for n in self.predictor.shown)
+        )
 
     def _on_grid(self, values: Tensor) -> Floats:
         """Reshape (1, 1, V, N) to (N, g, g)."""
@@ -246,19 +228,16 @@ class Classifier:
         task = replace(self.task, classes=names)
         return replace(self, predictor=self.predictor.with_task(task), prior=None, calibration=None)
 
-    def with_prior(
-        self, strength: float | None = None, frequencies: Mapping[str, float] | None = None, smoothing: float = 0.0
-    ) -> "Classifier":
+    def with_prior(self, strength: float | None = None, frequencies: Mapping[str, float] | None = None) -> "Classifier":
         """Return this classifier with another class prior, which favours frequent classes.
 
         Args:
             strength: 0 for none, 1 for Bayes' rule; default: unchanged, or 1 instead of 0 with `frequencies`.
             frequencies: a share or a number of images for every class name; default: unchanged, initially those of the
                 client's training images.
-            smoothing: added to each of the `frequencies`, for numbers of images that can be 0.
         """
         known = self.prior or unknown_frequencies(f"the class frequencies of {self.client} are unknown")
-        prior = known.changed(self.classes, strength, frequencies, smoothing)
+        prior = known.changed(self.classes, strength, frequencies)
         if frequencies is None and prior.strength == known.strength:
             return self
         return replace(self, prior=prior, calibration=None)

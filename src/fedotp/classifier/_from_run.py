@@ -13,7 +13,7 @@ import numpy as np
 import safetensors.torch
 from safetensors import SafetensorError
 
-from fedotp._files import parse_json, read_regular
+from fedotp._files import read_file, read_json
 from fedotp.classifier._calibrate import calibrated_by, line_of, once
 from fedotp.classifier._classifier import Classifier, Origin
 from fedotp.classifier._prediction import Floats
@@ -158,8 +158,8 @@ class RunClassifiers:
         path = folder / "private.safetensors"
         initial = method.private(self._task)
         try:
-            private = safetensors.torch.load(read_regular(path, _MOST_BYTES))
-        except (OSError, SafetensorError) as error:
+            private = safetensors.torch.load(read_file(path, _MOST_BYTES))
+        except SafetensorError as error:
             raise FedotpError(f"cannot read {path}: {error}") from error
         shapes = {name: tuple(value.shape) for name, value in private.items()}
         expected = {name: tuple(value.shape) for name, value in initial.items()}
@@ -181,7 +181,7 @@ class RunClassifiers:
                 strength = evaluation.prior
             elif strength is None:
                 with self._for_frequencies_of(made.client):
-                    strength = self._restored[1].tester.class_prior(number, made.params)["strength"]
+                    strength = self._restored[1].tester.class_prior(number, made.predictor.params)["strength"]
         made = replace(made, prior=replace(known, strength=0.0))  # counts images only when needed
         return made.with_prior(strength or self._strength, self._frequencies)
 
@@ -217,14 +217,11 @@ class RunClassifiers:
     def _joined_prior(self, client: str) -> ClassPrior:
         """Read the class prior of a client of `fedotp join` from its result."""
         path = self.run.path / "joined" / client / "result.json"
+        found = read_json(path, _MOST_RESULT_BYTES)
+        prior = found.get("prior") if isinstance(found, dict) else None
+        if not isinstance(prior, dict):
+            return unknown_frequencies(f"{client} joined without its class frequencies: join it again")
         with located(str(path)):
-            try:
-                found = parse_json(read_regular(path, _MOST_RESULT_BYTES).decode("utf-8"))
-            except (OSError, ValueError) as error:
-                raise FedotpError(f"cannot read the file: {error}") from error
-            prior = found.get("prior") if isinstance(found, dict) else None
-            if not isinstance(prior, dict):
-                return unknown_frequencies(f"{client} joined without its class frequencies: join it again")
             return ClassPrior.from_dict(prior, len(self._task.classes))
 
     @cached_property

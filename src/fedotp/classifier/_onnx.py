@@ -109,14 +109,11 @@ def _require_packages() -> None:
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
     """Suppress the exporter's log messages and warnings."""
-    logs = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    before = [log.level for log in logs]
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for log in logs:
-            log.setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for log, level in zip(logs, before, strict=True):
-            log.setLevel(level)
+        logging.disable(before)

@@ -53,13 +53,13 @@ class ClassPrior:
         return self.strength * log_frequencies(torch.from_numpy(self.counts), self.smoothing)[None]
 
     def changed(
-        self, classes: Sequence[str], strength: float | None, frequencies: Mapping[str, float] | None, smoothing: float
+        self, classes: Sequence[str], strength: float | None, frequencies: Mapping[str, float] | None
     ) -> "ClassPrior":
         """Return a prior with another strength or frequencies of `classes`, as for `Classifier.with_prior`."""
         if frequencies is None:
             return replace(self, strength=self.strength if strength is None else strength)
-        counts = _in_order(frequencies, classes, smoothing)
-        return ClassPrior((self.strength or 1.0) if strength is None else strength, smoothing, lambda: counts, True)
+        counts = _in_order(frequencies, classes)
+        return ClassPrior((self.strength or 1.0) if strength is None else strength, 0.0, lambda: counts, True)
 
     # As JSON -----------------------------------------------------------------------------------------------
 
@@ -95,13 +95,13 @@ def unknown_frequencies(why: str) -> ClassPrior:
     return ClassPrior(0.0, 0.0, count)
 
 
-def _in_order(frequencies: Mapping[str, float], classes: Sequence[str], smoothing: float) -> Floats:
+def _in_order(frequencies: Mapping[str, float], classes: Sequence[str]) -> Floats:
     """Return the frequencies in the order of `classes`, all of which are required."""
     for name, value in frequencies.items():
         if name not in classes:
             hint = f"did you mean {near!r}?" if (near := nearest(name, classes)) else f"known: {listed(classes)}"
             raise FedotpError(f"frequencies: unknown class {name!r}; {hint}")
-        if not _LEAST <= value + smoothing <= _LARGEST or value < 0:
+        if not _LEAST <= value <= _LARGEST:
             right = f"a share or a number of images, from {_LEAST:g} to {_LARGEST:g}"
             raise FedotpError(f"frequencies: {name} = {value:g}: must be {right}")
     if missing := [name for name in classes if name not in frequencies]:

@@ -22,11 +22,6 @@ if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
 app = typer.Typer()
 
 _UNITS = {"example": "one training image", "group": "one group of training images", "site": "one site"}
-_LOOKED_AT = {
-    "releases": "from every release",
-    "global": "from the global prompt",
-    "personal": "from clients' own classifiers",
-}
 _canary = partial(typer.Option, rich_help_panel="Canaries")
 SourceArgument = Annotated[
     str | None,
@@ -37,12 +32,6 @@ SourceArgument = Annotated[
     ),
 ]
 CanariesOption = Annotated[int | None, _canary(metavar="M", help="Number of canaries.", show_default="500")]
-KindOption = Annotated[
-    str | None,
-    _canary(
-        metavar="gradients|images", help="Type of canaries; default: gradients with privacy, else mislabelled images."
-    ),
-]
 ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack an existing run instead.")]
 
 
@@ -55,7 +44,6 @@ def audit(
         Path | None, typer.Option(help="JSON file to write; default: audit.json or probe.json in the run.")
     ] = None,
     canaries: CanariesOption = None,
-    kind: KindOption = None,
     probe: ProbeOption = False,
     backbone: BackboneOption = None,
     device: DeviceOption = DEVICE,
@@ -64,16 +52,15 @@ def audit(
 ) -> None:
     """Measure a lower bound on leakage: epsilon from canaries, or membership from an attack on a run.
 
-    Without --probe, the federation is run once in memory with canaries, and an attacker guesses which of them were
-    included: this bounds epsilon from below. A RUN is repeated in this way. The exit status is 1 if the promised
-    epsilon is refuted. With --probe, the losses of training images are compared with those of test images of the same
-    clients. Results are saved in the run's directory for the report. Stronger attacks may find more.
+    Without --probe, a federation with differential privacy is run once in memory with canaries, and an attacker guesses
+    which of them were included: this bounds epsilon from below. A RUN is repeated in this way. The exit status is 1 if
+    the promised epsilon is refuted. With --probe, the losses of training images are compared with those of test images
+    of the same clients. Results are saved in the run's directory for the report. Stronger attacks may find more.
 
     \b
     Examples:
       fedotp audit demo --set privacy.unit=example --set privacy.noise=2
-      fedotp audit runs/demo
-      fedotp audit demo --canaries 1000 --out audit.json
+      fedotp audit runs/private --canaries 1000
       fedotp audit runs/demo --probe
     """
     where = source or SOURCE
@@ -83,9 +70,8 @@ def audit(
     chosen = [*(changes or []), *([] if device == DEVICE else [f"compute.device={device}"])]
     chosen += [] if backbone is None else [f"backbone.name={backbone}"]
     if probe:
-        for name, value in {"canaries": canaries, "kind": kind}.items():
-            if value is not None:
-                raise FedotpError(f"--{name}: unsupported with --probe, which trains nothing; remove it")
+        if canaries is not None:
+            raise FedotpError("--canaries: unsupported with --probe, which trains nothing; remove it")
         if directory is None:
             raise FedotpError(f"--probe needs the directory of a run, got {where}")
     from fedotp.audit import probe_run
@@ -96,7 +82,7 @@ def audit(
         if probe and directory is not None:
             found = probe_run(directory.path, chosen, confidence=confidence, observer=observer)
         else:
-            found = _audit(where, directory, chosen, canaries, kind, confidence, observer)
+            found = _audit(where, directory, chosen, canaries, confidence, observer)
     _finish(found, directory, out, as_json=as_json)
 
 
@@ -112,7 +98,6 @@ def _audit(
     directory: "RunDirectory | None",
     changes: list[str],
     canaries: int | None,
-    kind: str | None,
     confidence: float,
     observer: "Observer",
 ) -> "Audit":
@@ -121,7 +106,7 @@ def _audit(
 
     config = (load_config(where) if directory is None else directory.config).override(changes)
     number = {} if canaries is None else {"canaries": canaries}
-    return audit_config(config, **number, kind=kind, confidence=confidence, like=directory, observer=observer)
+    return audit_config(config, **number, confidence=confidence, like=directory, observer=observer)
 
 
 def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path | None, *, as_json: bool) -> None:
@@ -148,17 +133,15 @@ def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path 
 
 
 def _print_audit(found: "Audit") -> None:
-    rows: list[tuple[object, ...]] = []
-    for name, bound in found.bounds.items():
-        guesses = f"{bound.right} of {bound.guesses} guesses correct, {bound.confidence:.0%} confidence"
-        rows.append(("at least", f"epsilon {bound.epsilon:.3g}", f"{_LOOKED_AT[name]}: {guesses}"))
+    bound = found.bound
+    guesses = f"{bound.right} of {bound.guesses} guesses correct, {bound.confidence:.0%} confidence"
+    rows: list[tuple[object, ...]] = [("at least", f"epsilon {bound.epsilon:.3g}", f"from every release: {guesses}")]
     if found.upper is None:
-        rows.append(("at most", "unbounded", "no privacy guarantee (privacy.unit)"))
+        rows.append(("at most", "unbounded", "no noise (privacy.noise)"))
     else:
         rows.append(("at most", f"epsilon {found.upper:.3g}", f"by the accountant; {_UNITS[found.unit]} more or less"))
-    first = next(iter(found.bounds.values()))
-    rows.append(("at delta", f"{first.delta:g}"))
-    rows.append(("canaries", first.canaries, f"{found.kind}; {first.included} included"))
+    rows.append(("at delta", f"{bound.delta:g}"))
+    rows.append(("canaries", bound.canaries, f"{bound.included} included"))
     facts(rows)
     if found.is_broken:
         print("The privacy guarantee is violated: more leaks than the accountant allows.")
@@ -166,15 +149,15 @@ def _print_audit(found: "Audit") -> None:
 
 def _print_probe(found: "Probe") -> None:
     print(f"{found.members:,} training images against {found.others:,} others, separately for each client")
-    shares = sorted(found.control.rates)
+    shares = sorted(found.control.tpr)
     titles = [f"TPR at {share:.0%} FPR" for share in shares]
     table = listing("attack on", "by", "AUC", *titles, right=["AUC", *titles])
     rows = [(attack.target, attack.score, attack.separation) for attack in found.attacks]
     for target, score, separation in (*rows, ("zero-shot CLIP", "loss", found.control)):
-        numbers = [_shown(separation.rates[share], 100, 1) for share in shares]
+        numbers = [_shown(separation.tpr[share], 100, 1) for share in shares]
         table.add_row(*map(cell, (target, score, _shown(separation.auc), *numbers)))
     if found.allowed is not None:
-        rates = [f"{100 * found.allowed.rates[share]:.1f}" for share in shares]
+        rates = [f"{100 * found.allowed.tpr[share]:.1f}" for share in shares]
         table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
     Console().print(table)
     print(f"learned: reduction of the loss against zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")

@@ -153,9 +153,9 @@ def _print_findings(directory: "RunDirectory") -> None:
     rows: list[tuple[object, ...]] = []
     with directory.reading():
         if (audit := directory.finding("audit")) is not None:
-            rows.append(("privacy lost", f"epsilon {audit['lower']:.3g}", "at least; from fedotp audit"))
+            rows.append(("privacy lost", f"epsilon {audit['bound']['epsilon']:.3g}", "at least; from fedotp audit"))
         if (probe := directory.finding("probe")) is not None:
-            auc = max(attack["auc"]["value"] for attack in probe["attacks"])
+            auc = max(attack["separation"]["auc"]["value"] for attack in probe["attacks"])
             rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
     if rows:
         facts(rows)

@@ -58,14 +58,23 @@ def fetch(name: str, *, cache_dir: str | Path | None = None) -> Path:
         return mini_file()
     if name not in PUBLISHED:
         raise FedotpError(f"unknown backbone {name!r}: must be one of {', '.join([*PUBLISHED, MINI])}")
-    published = PUBLISHED[name]
-    path = _download(name, published, cache_dir)
-    if published.sha256 is not None:
+    weights = find_weights(name, cache_dir=cache_dir)
+    repository, revision, expected = PUBLISHED[name]
+    try:
+        path = weights.path or Path(
+            huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir, revision=revision)
+        )
+    except Exception as error:  # the exceptions depend on versions of huggingface_hub and its HTTP library
+        raise FedotpError(
+            f"cannot download {name} ({type(error).__name__}): download {weights.url} "
+            "on a machine with network access and use the path of the file instead of the name"
+        ) from error
+    if expected is not None:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        if sha256 != published.sha256:
+        if sha256 != expected:
             raise FedotpError(
-                f"{path.resolve()} is corrupt or not the weights of {name}: expected SHA-256 {published.sha256}, "
+                f"{path.resolve()} is corrupt or not the weights of {name}: expected SHA-256 {expected}, "
                 f"got {sha256}; delete it and download {name} again"
             )
     return path
@@ -86,22 +95,5 @@ def find_weights(name: str, *, cache_dir: str | Path | None = None) -> Weights:
     repository, revision, sha256 = PUBLISHED[name]
     cached = huggingface_hub.try_to_load_from_cache(repository, _FILE, cache_dir=cache_dir, revision=revision)
     folder = Path(cache_dir or huggingface_hub.constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
-    return Weights(_address(repository, revision), folder, sha256, Path(cached) if isinstance(cached, str) else None)
-
-
-def _address(repository: str, revision: str) -> str:
-    return f"https://huggingface.co/{repository}/resolve/{revision}/{_FILE}"
-
-
-def _download(name: str, published: Published, cache_dir: str | Path | None) -> Path:
-    repository, revision, _ = published
-    cached = find_weights(name, cache_dir=cache_dir).path
-    if cached is not None:
-        return cached
-    try:
-        return Path(huggingface_hub.hf_hub_download(repository, _FILE, cache_dir=cache_dir, revision=revision))
-    except Exception as error:  # the exceptions depend on versions of huggingface_hub and its HTTP library
-        raise FedotpError(
-            f"cannot download {name} ({type(error).__name__}): download {_address(repository, revision)} "
-            "on a machine with network access and use the path of the file instead of the name"
-        ) from error
+    url = f"https://huggingface.co/{repository}/resolve/{revision}/{_FILE}"
+    return Weights(url, folder, sha256, Path(cached) if isinstance(cached, str) else None)

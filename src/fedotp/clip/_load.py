@@ -1,9 +1,9 @@
 """Loading of checkpoints into a frozen CLIP, and saving as safetensors."""
 
-import difflib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from fedotp.clip._infer import (
 from fedotp.clip._model import CLIP
 from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError, listed, nearest
 
 # Keys in the safetensors header of our own files.
 _CONFIG_KEY, _TOKENIZER_KEY = "fedotp.config", "fedotp.tokenizer"
@@ -67,8 +67,7 @@ def load(
     path = Path(source)
     if not os.path.exists(path):  # False for a name that is too long for a path
         names = [*CONFIGS, MINI]
-        nearest = difflib.get_close_matches(str(source), names, n=1)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"names are {', '.join(names)}"
+        hint = f"did you mean {near!r}?" if (near := nearest(str(source), names)) else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
     return _load_file(path, device, dtype, activation, tokenizer)
 
@@ -82,25 +81,14 @@ def with_class_features(
     OpenAI's or Hugging Face's names. `template` is the caption of the features, such as "a photo of a {}", `source`
     their origin, and `scale` the CLIP's 1 / tau. `save` writes everything to one file.
     """
-    try:
-        path = find_file(Path(image_tower))
-        tensors, metadata = read_file(path)
+    with _naming(image_tower):
         table = ClassTable(names if isinstance(names, str) else tuple(names), template, source)  # type: ignore[arg-type]
         if not (0 < scale < math.inf and features.isfinite().all()):
             raise FedotpError("scale must be a positive number, and all class features must be finite")
-        if _CONFIG_KEY in metadata:
-            config = replace(ClipConfig.from_json(metadata[_CONFIG_KEY]), text=table)
-            check_depth(config, tensors)
-        else:
-            theirs = is_hugging_face(tensors)
-            hints = (hugging_face_hints if theirs else open_clip_hints)(path.parent)
-            tensors = from_hugging_face(tensors) if theirs else tensors
-            config = infer_config(tensors, hints, None, table)
+        config, _, tensors = _read(Path(image_tower), None, table)
         of_text = {"class_features": features, "logit_scale": torch.tensor(scale).log()}
         visual = {name: tensor for name, tensor in tensors.items() if name.startswith("visual.")}
         return _build(config, None, visual | of_text, "cpu", torch.float32)
-    except FedotpError as error:
-        raise FedotpError(f"{image_tower}: {error}") from error
 
 
 def _load_file(
@@ -110,24 +98,37 @@ def _load_file(
     activation: Activation | None,
     tokenizer: Tokenizer | None,
 ) -> CLIP:
-    try:
-        path = find_file(path)
-        tensors, metadata = read_file(path)
-        if _CONFIG_KEY in metadata:
-            config = ClipConfig.from_json(metadata[_CONFIG_KEY])
-            check_depth(config, tensors)
-            if tokenizer is None and _TOKENIZER_KEY in metadata:
-                tokenizer = Tokenizer.from_json(metadata[_TOKENIZER_KEY], origin="its tokenizer")
-        elif is_hugging_face(tensors):
-            tensors = from_hugging_face(tensors)
-            config = infer_config(tensors, hugging_face_hints(path.parent), tokenizer)
-        else:
-            config = infer_config(tensors, open_clip_hints(path.parent), tokenizer)
-        if activation is not None:
-            config = replace(config, activation=activation)
+    with _naming(path):
+        config, tokenizer, tensors = _read(path, tokenizer)
+        config = config if activation is None else replace(config, activation=activation)
         return _build(config, tokenizer, tensors, device, dtype)
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Begin errors with the path."""
+    try:
+        yield
     except FedotpError as error:
         raise FedotpError(f"{path}: {error}") from error
+
+
+def _read(
+    path: Path, tokenizer: Tokenizer | None, table: ClassTable | None = None
+) -> tuple[ClipConfig, Tokenizer | None, Mapping[str, Tensor]]:
+    """Read a file's configuration, tokenizer, and tensors by OpenAI's names; a `table` replaces the text tower."""
+    path = find_file(path)
+    tensors, metadata = read_file(path)
+    if _CONFIG_KEY in metadata:
+        config = ClipConfig.from_json(metadata[_CONFIG_KEY])
+        config = config if table is None else replace(config, text=table)
+        check_depth(config, tensors)
+        if tokenizer is None and table is None and _TOKENIZER_KEY in metadata:
+            tokenizer = Tokenizer.from_json(metadata[_TOKENIZER_KEY], origin="its tokenizer")
+        return config, tokenizer, tensors
+    hints = (hugging_face_hints if is_hugging_face(tensors) else open_clip_hints)(path.parent)
+    tensors = from_hugging_face(tensors) if is_hugging_face(tensors) else tensors
+    return infer_config(tensors, hints, tokenizer, table), tokenizer, tensors
 
 
 def _build(

@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch
@@ -56,8 +55,7 @@ class CLIP(nn.Module):
         )
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
         self.custom_tokenizer = tokenizer
-        self._file_digest: str | _Coming | None = None
-        self._table_digest: str | None = None
+        self._file_digests: tuple[str, str] | None = None  # of the towers, and of a table of class features
         if isinstance(config.text, ClassTable):
             self.class_features = nn.Parameter(torch.randn(len(config.text.names), config.embed_dim))
             return
@@ -118,7 +116,7 @@ class CLIP(nn.Module):
         if tokenizer.vocab_size != wanted:
             raise FedotpError(
                 f"no tokenizer for the vocabulary of {wanted} tokens; load the model with "
-                "tokenizer=Tokenizer.from_file(...)"
+                "tokenizer=Tokenizer.from_json(...)"
             )
         return tokenizer
 
@@ -128,24 +126,19 @@ class CLIP(nn.Module):
 
         For a loaded model it is that of the values in the file, in any current precision.
         """
+        towers, table = self._file_digests or _digests(self.state_dict())
         if not isinstance(self.config.text, ClassTable):
-            return self.image_digest
-        table = self._table_digest or tensors_digest({_TABLE: self.class_features})
-        return hashlib.sha256(f"{self.image_digest} {table} {self.config.to_json()}".encode()).hexdigest()
+            return towers
+        return hashlib.sha256(f"{towers} {table} {self.config.to_json()}".encode()).hexdigest()
 
     @property
     def image_digest(self) -> str:
         """Digest for stored image features: of everything except a table of class features."""
-        if isinstance(self._file_digest, _Coming):
-            self._file_digest = self._file_digest.awaited()
-        return self._file_digest or tensors_digest(_without_table(self.state_dict()))
+        return (self._file_digests or _digests(self.state_dict()))[0]
 
     def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
-        """Use the digest of these tensors as that of the model; a thread computes it."""
-        hashing = ThreadPoolExecutor(1)
-        self._file_digest = _Coming(hashing.submit(tensors_digest, _without_table(stored)))
-        hashing.shutdown(wait=False)
-        self._table_digest = tensors_digest({_TABLE: stored[_TABLE]}) if _TABLE in stored else None
+        """Use the digest of these tensors, of a file, as that of the model."""
+        self._file_digests = _digests(stored)
 
     def preprocess(self, image: ImageLike) -> Tensor:
         """Preprocess a path, an image, an array or a tensor into normalised pixels (3, H, W)."""
@@ -189,25 +182,10 @@ class CLIP(nn.Module):
         return features
 
 
-class _Coming:
-    """A digest that is being computed. Copies of a model share it; pickling waits for it."""
-
-    def __init__(self, digest: "Future[str]") -> None:
-        self._digest = digest
-
-    def awaited(self) -> str:
-        """Wait for the digest."""
-        return self._digest.result()
-
-    def __deepcopy__(self, _: object) -> "_Coming":
-        return self
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (self.awaited(),)
-
-
-def _without_table(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in tensors.items() if name != _TABLE}
+def _digests(tensors: Mapping[str, Tensor]) -> tuple[str, str]:
+    """Return the digest of everything except a table of class features, and that of the table."""
+    towers = {name: tensor for name, tensor in tensors.items() if name != _TABLE}
+    return tensors_digest(towers), tensors_digest({_TABLE: tensors[_TABLE]}) if _TABLE in tensors else ""
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -1,22 +1,25 @@
 """Safe reading of tensors from safetensors and PyTorch's zip archives.
 
-The latter are TorchScript's (OpenAI's `.pt`) or those of `torch.save`. No code in a file is run, and declared sizes are
-checked against the size of the file before memory is allocated.
+The latter are TorchScript's (OpenAI's `.pt`) or those of `torch.save`. Python's unpickler calls functions named in the
+pickle, and PyTorch's TorchScript interpreter runs code of the archive; here only the few names that trees of tensors
+need are supported, and nothing else is called, imported or executed. Declared sizes are checked against the size of the
+file before memory is allocated.
 """
 
+import pickle
 import sys
 import zipfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
 from fedotp._text import one_line
-from fedotp.clip._pickled import Module, NotPlainError, StorageRef, TensorRef, read_pickle
+from fedotp._unpickle import NotPlainError, Opcodes, PlainUnpickler
 from fedotp.errors import FedotpError
 
 _MOST_TENSORS = 10_000  # the largest published models have about 1,500
@@ -25,13 +28,6 @@ WANTED = (
     "expected OpenAI's .pt archive, a CLIPModel's model.safetensors from Hugging Face, "
     "an open_clip safetensors file, or the output of `fedotp weights convert`"
 )
-
-
-class TensorFile(NamedTuple):
-    """Tensors by their names in the file, and the metadata of a safetensors header."""
-
-    tensors: dict[str, Tensor]
-    metadata: Mapping[str, str]
 
 
 def find_file(path: Path) -> Path:
@@ -44,8 +40,8 @@ def find_file(path: Path) -> Path:
     raise FedotpError(f"the folder contains neither {' nor '.join(_IN_A_FOLDER)}; give the path of the weights file")
 
 
-def read_file(path: Path) -> TensorFile:
-    """Read any supported format, identified by its content."""
+def read_file(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """Read any supported format: tensors by their names in the file, and the metadata of a safetensors header."""
     if not path.is_file():
         raise FedotpError(f"neither a weights file nor a folder with one; {WANTED}")
     try:
@@ -55,7 +51,7 @@ def read_file(path: Path) -> TensorFile:
         raise FedotpError(f"cannot read it: {error.strerror}") from error
     is_safetensors = start[8:9] == b"{"  # eight bytes of the header's length, then JSON
     if start.startswith(b"PK\x03\x04"):
-        return TensorFile(_without_prefix(_read_torch(path)), {})
+        return _without_prefix(_read_torch(path)), {}
     if start.startswith(b"version https://git-lfs"):
         raise FedotpError("a Git LFS pointer, not the weights; run `git lfs pull` in its folder")
     if start.startswith(b"\x80") and not is_safetensors:
@@ -65,11 +61,11 @@ def read_file(path: Path) -> TensorFile:
     return _read_safetensors(path)
 
 
-def _read_safetensors(path: Path) -> TensorFile:
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
     try:
         with safe_open(path, framework="pt") as stored:
             names = _few(stored.keys())
-            return TensorFile({name: stored.get_tensor(name) for name in names}, stored.metadata() or {})
+            return {name: stored.get_tensor(name) for name in names}, stored.metadata() or {}
     except FedotpError:
         raise
     except Exception as error:  # errors of the library, and of torch for an invalid header
@@ -103,6 +99,122 @@ def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
+# Pickles in PyTorch's archives ------------------------------------------------------------------------------
+
+_LARGEST_PICKLE = 4 << 20  # bytes; OpenAI's pickles have less than 0.25 MB
+_MOST_AXES = 8
+
+
+class StorageRef(NamedTuple):
+    """Reference to an array of numbers outside the pickle, under `key`."""
+
+    kind: str
+    key: str
+    n_items: int
+
+
+class TensorRef(NamedTuple):
+    """Reference to a tensor: a view of a storage."""
+
+    storage: StorageRef
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+class Module:
+    """The attributes of a TorchScript module, without its code."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[str, object] = {}
+
+
+def _tensor(storage: object, offset: object, shape: object, stride: object, *_: object) -> TensorRef:
+    if not isinstance(storage, StorageRef):
+        raise ValueError("not a storage")
+    (start,) = _sizes((offset,))
+    return TensorRef(storage, start, _sizes(shape), _sizes(stride))
+
+
+def _ordered() -> dict[object, object]:
+    """Return an empty dictionary: only opcodes fill one, after checking its keys."""
+    return {}
+
+
+def _first(value: object, *_: object) -> object:
+    return value
+
+
+def _sizes(value: object) -> tuple[int, ...]:
+    if isinstance(value, tuple) and len(value) <= _MOST_AXES and all(_is_size(size) for size in value):
+        return value
+    raise ValueError("invalid sizes of a tensor")
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 48
+
+
+# TorchScript's wrappers of typed lists and dictionaries, whose first argument is the value.
+_TYPE_TAGS = ("restore_type_tag", "build_intlist", "build_doublelist", "build_boollist", "build_tensorlist")
+
+
+class _Reader(PlainUnpickler):
+    """Reader of `Module`, `TensorRef` and Python's plain containers."""
+
+    allowed = {  # noqa: RUF012
+        ("collections", "OrderedDict"): _ordered,
+        ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+        ("torch._utils", "_rebuild_parameter"): _first,
+        ("torch", "Size"): _sizes,
+        **{("torch.jit._pickle", tag): _first for tag in _TYPE_TAGS},
+    }
+    dispatch = Opcodes(PlainUnpickler.dispatch)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.split(".")[0] == "__torch__":
+            return Module
+        if module in ("torch", "torch.storage") and name.endswith("Storage"):
+            return name
+        return super().find_class(module, name)
+
+    def persistent_load(self, pid: object) -> StorageRef:
+        match pid:
+            case ("storage", str(kind), str(key), str(_), int(n_items)):
+                return StorageRef(kind, key, n_items)
+        raise ValueError("not a storage")
+
+    def set_state(self, target: object, state: Any) -> None:
+        match target, state:
+            case Module(), dict():
+                if target.attributes or not all(isinstance(name, str) for name in state):
+                    raise ValueError("invalid state of a module")
+                target.attributes = state
+            case Module(), _:
+                raise NotPlainError("a module with its own code for loading")
+            case dict(), dict():  # torch's versions of modules in a state dict
+                pass
+            case _:
+                raise NotPlainError("an object with a state")
+
+    def load_newobj(self: Any) -> None:
+        """Create a module; there are no other objects."""
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        if kind is not Module or arguments != ():
+            raise NotPlainError("an object that is not a module")
+        self.append(Module())
+
+    dispatch[pickle.NEWOBJ[0]] = load_newobj
+    dispatch[pickle.BINPERSID[0]] = pickle._Unpickler.dispatch[pickle.BINPERSID[0]]
+
+
+def _read_pickle(content: bytes) -> object:
+    """Read a pickle of PyTorch into `Module`, `TensorRef` and Python's plain containers."""
+    if len(content) > _LARGEST_PICKLE:
+        raise NotPlainError(f"a pickle of {len(content):,} bytes, more than {_LARGEST_PICKLE:,}")
+    return _Reader(content).load()
+
+
 # PyTorch's zip archives ---------------------------------------------------------------------------------------
 
 _DTYPES = {
@@ -132,7 +244,7 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
     """
     with zipfile.ZipFile(path) as opened:
         archive = _Archive(opened, path.stat().st_size)
-        stored = read_pickle(bytes(archive.entry("data.pkl")))
+        stored = _read_pickle(bytes(archive.entry("data.pkl")))
         found = _module_tensors(stored) if isinstance(stored, Module) else _state_dict_tensors(stored)
         return archive.tensors(found)
 

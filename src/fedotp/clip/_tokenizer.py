@@ -8,19 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
 import tokenizers
 import torch
 from tokenizers import Regex, decoders, models, pre_tokenizers
 from torch import Tensor
 
-from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp.errors import FedotpError
 
 _SOT, _EOT = "<|startoftext|>", "<|endoftext|>"
-_MOST_BYTES = 64 << 20  # of a vocabulary
 _N_MERGES = 49152 - 256 - 2  # CLIP uses fewer merges than the file lists
 _MOST_STEPS = 8
 # Contractions, runs of letters, single digits, runs of anything else.
@@ -47,26 +44,17 @@ class Tokenizer:
         return _clip_tokenizer()
 
     @classmethod
-    def from_file(cls, path: str | Path, *, sot: str = _SOT, eot: str = _EOT) -> "Tokenizer":
-        """Read a `tokenizers` JSON file with special tokens of these names."""
-        try:
-            text = read_regular(path, _MOST_BYTES).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise FedotpError(f"cannot read tokenizer {path}: {error}") from error
-        return cls.from_json(text, sot=sot, eot=eot, origin=str(path))
-
-    @classmethod
-    def from_json(cls, text: str, *, sot: str = _SOT, eot: str = _EOT, origin: str = "tokenizer JSON") -> "Tokenizer":
-        """Parse the text of such a file; `origin` is its name in error messages."""
+    def from_json(cls, text: str, *, origin: str = "tokenizer JSON") -> "Tokenizer":
+        """Parse the text of a `tokenizers` JSON file with CLIP's special tokens; `origin` is its name in errors."""
         with _one_line_errors(f"{origin} is not a `tokenizers` JSON file"):
             _check_steps(json.loads(text))
             bpe = tokenizers.Tokenizer.from_str(text)
             bpe.no_padding()
             bpe.no_truncation()
             last_id = max(bpe.get_vocab().values(), default=0)
-        sot_id, eot_id = bpe.token_to_id(sot), bpe.token_to_id(eot)
+        sot_id, eot_id = bpe.token_to_id(_SOT), bpe.token_to_id(_EOT)
         if sot_id is None or eot_id is None:
-            raise FedotpError(f"{origin} lacks the special tokens {sot!r} and {eot!r}; set sot and eot to its own")
+            raise FedotpError(f"{origin} lacks the special tokens {_SOT!r} and {_EOT!r}")
         if last_id >= bpe.get_vocab_size():
             raise FedotpError(f"{origin}: token ids must be less than {bpe.get_vocab_size()}, got {last_id}")
         return cls(bpe, sot=sot_id, eot=eot_id)

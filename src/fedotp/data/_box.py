@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, Split
 from fedotp.data._names import readable
 from fedotp.errors import FedotpError
 
 
 @dataclass(frozen=True, eq=False)
-class ImageZip(FileContents):
+class ImageZip:
     """The members `names` of a ZIP archive in memory, read from the file `path`; thread-safe."""
 
     path: Path

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fedotp.data._dataset import SPLITS, Dataset, ImageRef, Split, SplitName
 from fedotp.errors import FedotpError, MissingPackageError, listed
-from fedotp.images import WINDOW, clipped_share, has_more_bits, largest_share, read_window, reason
+from fedotp.images import WINDOW, clipped_share, decoded, has_more_bits, largest_share, read_window, reason
 
 _DARK = 1 / 16  # share of the range: 12 bits in 16
 _CLIPPED = 0.9  # share of the pixels; a normal CT window often clips the surrounding air, half of a slice and more
@@ -67,7 +67,7 @@ def check_dataset(
         split = dataset.split(ref.split)
         try:
             content = split.read(ref.index)
-            with split.decoded(content) as image:
+            with decoded(content) as image:
                 if has_more_bits(image) and largest_share(image, window) <= _DARK:
                     dark.append(ref)
                 if _is_clipped(image, window):
@@ -90,7 +90,8 @@ def check_dataset(
                 twice.append((same, ref))
             if ref.split == "test" and (same_in_train := first["train"].get(digest)):
                 duplicates.append((same_in_train, ref))
-    contradictions = [pair for pair in (*twice, *duplicates) if len({_label(dataset, ref) for ref in pair}) > 1]
+    label = {ref: int(dataset.split(ref.split).labels[ref.index]) for pair in (*twice, *duplicates) for ref in pair}
+    contradictions = [(one, other) for one, other in (*twice, *duplicates) if label[one] != label[other]]
     return CheckReport(
         len(refs),
         tuple(broken),
@@ -124,7 +125,7 @@ def clipped_note(dataset: Dataset, window: str) -> str:
 
 def _is_clipped_at(split: Split, i: int, window: str) -> bool:
     try:
-        with split.decoded(split.read(i)) as image:
+        with decoded(split.read(i)) as image:
             return _is_clipped(image, window)
     except (OSError, FedotpError):  # reported when the image is read
         return False
@@ -132,10 +133,6 @@ def _is_clipped_at(split: Split, i: int, window: str) -> bool:
 
 def _is_clipped(image: Image.Image, window: str) -> bool:
     return has_more_bits(image) and clipped_share(image, window) >= _CLIPPED
-
-
-def _label(dataset: Dataset, ref: ImageRef) -> int:
-    return int(dataset.split(ref.split).labels[ref.index])
 
 
 def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:

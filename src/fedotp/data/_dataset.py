@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,22 +34,11 @@ class ImageSource(Protocol):
         """Return the location of the image for messages."""
 
     def read(self, row: int) -> bytes:
-        """Return the stored bytes: equal bytes mean equal images."""
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode bytes from `read` into an image, which uses memory within the block."""
-
-
-class FileContents:
-    """Base of sources of encoded image files, whose bytes any process can decode."""
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode with Pillow; the image keeps its mode and its EXIF orientation tag."""
-        return decoded(content)
+        """Return the bytes of an image file: equal bytes mean equal images."""
 
 
 @dataclass(frozen=True)
-class ImageFiles(FileContents):
+class ImageFiles:
     """Image files under `root`; `paths` are relative to it, with forward slashes."""
 
     root: Path
@@ -91,12 +79,9 @@ class ImageArray:
         return f"{self.path}[{row}]"
 
     def read(self, row: int) -> bytes:
-        """Return the pixels of one image."""
-        return bytes(self.pixels[row].tobytes())
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Return the pixels as an RGB image."""
-        return nullcontext(Image.fromarray(np.frombuffer(content, np.uint8).reshape(self.pixels.shape[1:])))
+        """Return the pixels of one image as a PPM file."""
+        height, width, _ = self.pixels.shape[1:]
+        return b"P6 %d %d 255\n" % (width, height) + self.pixels[row].tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,20 +113,13 @@ class Split:
         return self.source.where(int(self.rows[i]))
 
     def read(self, i: int) -> bytes:
-        """Return the stored bytes of image `i`, which identify its content."""
+        """Return the bytes of image `i` as a file, which identify its content."""
         return self.source.read(int(self.rows[i]))
-
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode bytes from `read` completely, in the image's own mode; raise `FedotpError` for a broken image.
-
-        The memory of all open blocks together is limited, so leave the block as soon as possible.
-        """
-        return self.source.decoded(content)
 
     def image(self, i: int) -> Image.Image:
         """Read and decode image `i`, without conversion to RGB."""
         try:
-            with self.decoded(self.read(i)) as image:
+            with decoded(self.read(i)) as image:
                 return image
         except MissingPackageError:
             raise

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from fedotp._text import counted
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, group_names
 from fedotp.data._image_files import Item, file_dataset, walk_images
-from fedotp.data._names import readable
-from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.data._names import readable, same_name
+from fedotp.data._split import TEST, TRAIN, VALIDATION, drawn_split
 from fedotp.errors import FedotpError
 
 _TEST = (*TEST, *VALIDATION)  # the first one found is the test split
@@ -32,7 +32,12 @@ def read_folder(root: Path, *, groups: str = "") -> Dataset:
     if len(example) > 1 or not 1 <= min(example) <= 2:
         found = ", ".join(example.values())
         raise FedotpError(f"{root}: images must all be in class/ or all in domain/class/, got {found}")
-    _require_apart(root, ["/".join(folder) for folder in folders], [place[-1] for place in places])
+    if alike := same_name([place[-1] for place in places]):
+        one, other = ("/".join(folders[i]) for i in alike)
+        raise FedotpError(
+            f"{root}: the classes of {one}/ and {other}/ have the same name {readable(places[alike[0]][-1])!r}; "
+            "rename one folder: as the other for the same class, by a different word for a different class"
+        )
     domains = sorted({place[0] for place in places}) if 2 in example else ONE_DOMAIN
     classes = sorted({place[-1] for place in places})
     domain_of = {name: d for d, name in enumerate(domains)}
@@ -50,10 +55,8 @@ def read_folder(root: Path, *, groups: str = "") -> Dataset:
             item for item, split in zip(items, splits, strict=True) if split in VALIDATION and item not in tested
         ]
         notes += unused
-    elif named is None:
-        train, test, note = *split_by_domain(items), BY_DOMAIN
     else:
-        train, test, note = *split_by_group(items, named), BY_GROUP
+        train, test, note = drawn_split(items, named)
     name = root.resolve().name
     return file_dataset(
         name,
@@ -75,18 +78,6 @@ def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
         if all(len(f) > level + 1 and f[level].lower() in TRAIN + _TEST for f in folders):
             return level
     return None
-
-
-def _require_apart(root: Path, folders: Sequence[str], classes: Sequence[str]) -> None:
-    """Require that different class folders (one entry per image) have different names for CLIP."""
-    first: dict[str, tuple[str, str]] = {}
-    for folder, name in zip(folders, classes, strict=True):
-        other, other_name = first.setdefault(readable(name), (folder, name))
-        if other_name != name:
-            raise FedotpError(
-                f"{root}: the classes of {other}/ and {folder}/ have the same name {readable(name)!r}; "
-                "rename one folder: as the other for the same class, by a different word for a different class"
-            )
 
 
 def _by_split_folder(

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import parse_json, read_regular
+from fedotp import _files
+from fedotp._files import read_file
 from fedotp.errors import FedotpError
 
 _MOST_BYTES = 128 << 20  # of a list: enough for millions of images
@@ -12,10 +13,9 @@ _MOST_BYTES = 128 << 20  # of a list: enough for millions of images
 def read_text(path: Path) -> str:
     """Read a UTF-8 text file."""
     try:
-        return read_regular(path, _MOST_BYTES).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise FedotpError(f"cannot read {path}: {reason}") from error
+        return read_file(path, _MOST_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FedotpError(f"cannot read {path}: not UTF-8 text") from error
 
 
 def read_lines(path: Path) -> list[str]:
@@ -25,7 +25,4 @@ def read_lines(path: Path) -> list[str]:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
-    try:
-        return parse_json(read_text(path))
-    except ValueError as error:
-        raise FedotpError(f"{path} is not JSON: {error}") from error
+    return _files.read_json(path, _MOST_BYTES)

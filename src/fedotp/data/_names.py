@@ -23,6 +23,15 @@ def names_of(dataset: str, kind: str = "classes") -> tuple[str, ...]:
     return tuple(name.strip() for name in FACTS[dataset][kind].split(";"))
 
 
+def same_name(labels: Sequence[str]) -> tuple[int, int] | None:
+    """Return the positions of two different labels that are the same words for CLIP, if any."""
+    first: dict[str, int] = {}
+    for i, label in enumerate(labels):
+        if labels[j := first.setdefault(readable(label), i)] != label:
+            return j, i
+    return None
+
+
 _COARSE = FACTS["cifar100"]["coarse"]
 COARSE_OF = {name: coarse for coarse, names in _COARSE.items() for name in names.split("; ")}  # classes of CIFAR-100
 

@@ -1,12 +1,12 @@
-"""Caltech101, Flowers102, OxfordPets, Food101 and DTD: the official layouts, or CoOp's `split_zhou_*.json`.
+"""CoOp's data sets: by its lists `split_zhou_<name>.json`, or in their official layouts.
 
-CoOp's file, the paper's split, has priority. Its validation images are skipped, as in the paper; official splits train
-on train + validation. Validation images that replace the test images are excluded from training. Oxford's flower labels
-are numeric matrices in MATLAB's level 5 file format; nothing else of the format is supported.
+A list, `{train|val|test: [[path, label, class name], ...]}`, is the paper's split and has priority. Its validation
+images are skipped, as in the paper, unless they replace the test images; official splits train on train + validation.
+Validation images that replace the test images are excluded from training. Oxford's flower labels are numeric matrices
+in MATLAB's level 5 file format; nothing else of the format is supported.
 
-EuroSAT, StanfordCars, SUN397, UCF101, FGVC-Aircraft and ImageNet have CoOp's layouts: the first four CoOp's list
-`split_zhou_*.json` (optional for EuroSAT), FGVC-Aircraft the official lists of variants, of which CoOp trains on
-`train` alone, and ImageNet the official folders, of which CoOp tests on `val`.
+StanfordCars, SUN397 and UCF101 have only CoOp's list. FGVC-Aircraft has the official lists of variants, of which CoOp
+trains on `train` alone, and ImageNet the official folders, of which CoOp tests on `val`.
 """
 
 import struct
@@ -14,19 +14,20 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from fedotp._files import read_regular
+from fedotp._files import read_file
 from fedotp.data._dataset import Dataset
 from fedotp.data._image_files import Item, file_dataset, in_folders, list_folders, relative
 from fedotp.data._lists import read_json, read_lines
 from fedotp.data._names import FACTS, names_of
 from fedotp.data._split import BY_CLASS, split_by_class
 from fedotp.data._types import Ints
-from fedotp.data._zhou import Found, in_order, learn_name, read_zhou
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, listed
 
+_TRIED = 100  # images searched for in every folder
 _CALTECH_IGNORED = ("BACKGROUND_Google", "Faces_easy")
 
 # https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf, tables 1-1 and 1-3
@@ -36,15 +37,24 @@ _HEADER_BYTES = 128
 _MOST_BYTES = 16 << 20  # of the file, and of each decompressed variable: the flowers' labels have 15 kB
 
 
+class Found(NamedTuple):
+    """Contents of a list: class names, images, note on the split; `validation` may be a part of `train`."""
+
+    classes: Sequence[str]
+    train: Sequence[Item]
+    test: Sequence[Item]
+    split_note: str
+    validation: Sequence[Item] = ()
+
+
 def _caltech101(root: Path) -> Found:
     images = "101_ObjectCategories"
     folders = [f for f in list_folders(root / images) if f not in _CALTECH_IGNORED]
-    classes = [FACTS["caltech101"]["renamed"].get(f, f) for f in folders]
-    return Found(classes, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
+    return Found(folders, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
 
 
 def _flowers102(root: Path) -> Found:
-    classes = _flower_names(root / "cat_to_name.json")
+    classes = names_of("flowers102")
     labels = _numbers(root / "imagelabels.mat", "labels", len(classes)) - 1
     items = [(f"jpg/image_{i:05d}.jpg", int(label), 0) for i, label in enumerate(labels, start=1)]
     sets = root / "setid.mat"
@@ -64,17 +74,6 @@ def _numbers(path: Path, key: str, largest: int) -> Ints:
     return values
 
 
-def _flower_names(path: Path) -> Sequence[str]:
-    """Return CoOp's names if its file exists, else the official ones."""
-    if not path.is_file():
-        return names_of("flowers102")
-    names = read_json(path)
-    if not isinstance(names, dict) or any(not str(key).isdecimal() for key in names):
-        raise FedotpError(f'{path} must be {{"1": name, ...}}')
-    by_label = {int(key): str(name) for key, name in names.items()}
-    return [by_label[k] for k in sorted(by_label)]
-
-
 def _oxford_pets(root: Path) -> Found:
     names: dict[int, str] = {}
     splits: dict[str, list[Item]] = {"trainval": [], "test": []}
@@ -83,54 +82,41 @@ def _oxford_pets(root: Path) -> Found:
         for line in read_lines(path):
             match line.split():
                 case [image, number, _, _] if number.isdecimal() and "_" in image:
-                    learn_name(names, int(number) - 1, image.rsplit("_", 1)[0], path)
+                    _learn_name(names, int(number) - 1, image.rsplit("_", 1)[0], path)
                     items.append((f"images/{relative(image, path)}.jpg", int(number) - 1, 0))
                 case [first, *_] if not first.startswith("#"):
                     raise FedotpError(f"{path}: {line[:80]!r} must be like 'Breed_12 1 1 1'")
-    classes = in_order(names, root / "annotations")
+    classes = _in_order(names, root / "annotations")
     return Found(classes, splits["trainval"], splits["test"], "official annotations: trainval / test")
 
 
 def _food101(root: Path) -> Found:
     classes = read_lines(root / "meta" / "classes.txt")
-    train, test = (_by_folder(root / "meta" / f"{s}.txt", classes, ".jpg") for s in ("train", "test"))
+    train, test = (_listed(root / "meta" / f"{s}.txt", classes, ".jpg") for s in ("train", "test"))
     return Found(classes, train, test, "official meta/train.txt / meta/test.txt")
 
 
 def _dtd(root: Path) -> Found:
     classes = list_folders(root / "images")
-    train1, val1, test1 = (_by_folder(root / "labels" / f"{s}.txt", classes) for s in ("train1", "val1", "test1"))
+    train1, val1, test1 = (_listed(root / "labels" / f"{s}.txt", classes) for s in ("train1", "val1", "test1"))
     return Found(classes, train1 + val1, test1, "official labels, split 1: train1 + val1 / test1", val1)
 
 
-def _by_folder(path: Path, classes: Sequence[str], suffix: str = "") -> list[Item]:
-    """Read a list of `class/image` lines."""
+def _listed(path: Path, classes: Sequence[str], suffix: str = "", form: str = "class/image") -> list[Item]:
+    """Read a list of lines of this form, "class/image" or "image class"."""
     label = {name: k for k, name in enumerate(classes)}
     items = []
     for line in read_lines(path):
-        folder, _, image = line.partition("/")
-        if folder not in label or not image:
-            raise FedotpError(f"{path}: {line[:80]!r} must be class/image with one of {len(classes)} classes")
-        items.append((f"images/{relative(line, path)}{suffix}", label[folder], 0))
+        image, name = (line, line.partition("/")[0]) if form == "class/image" else line.partition(" ")[::2]
+        if name not in label or image == name:
+            raise FedotpError(f"{path}: {line[:80]!r} must be {form} with one of {len(classes)} classes")
+        items.append((f"images/{relative(image, path)}{suffix}", label[name], 0))
     return items
-
-
-LAYOUTS: dict[str, Callable[[Path], Found]] = {
-    "caltech101": _caltech101,
-    "flowers102": _flowers102,
-    "oxford_pets": _oxford_pets,
-    "food101": _food101,
-    "dtd": _dtd,
-}
-"""Readers of official layouts, for data without CoOp's list."""
 
 
 def read_mat(path: Path) -> dict[str, Ints]:
     """Read the numeric variables of a MAT file, flattened to whole numbers: name -> (n,)."""
-    try:
-        content = read_regular(path, _MOST_BYTES)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror}") from error
+    content = read_file(path, _MOST_BYTES)
     try:
         if content[126:128] != b"IM":
             raise ValueError("missing little-endian MAT 5 header")
@@ -175,38 +161,20 @@ def _variable(body: bytes) -> tuple[str, Ints]:
     return name.decode("ascii"), np.frombuffer(values, "<" + _NUMERIC[kind]).astype(np.int64)
 
 
-def read_eurosat(root: Path) -> Dataset:
-    """Read `2750/<class>/*.jpg`, with CoOp's class names."""
-    path = root / "split_zhou_EuroSAT.json"
-    found = read_zhou(path, "2750") if path.is_file() else _eurosat_folders(root)
-    classes = [FACTS["eurosat"]["renamed"].get(name, name) for name in found.classes]
-    return file_dataset("eurosat", root, **found._replace(classes=classes)._asdict())
-
-
-def _eurosat_folders(root: Path) -> Found:
+def _eurosat(root: Path) -> Found:
     folders = list_folders(root / "2750")
     return Found(folders, *split_by_class(in_folders(root, "2750", folders)), BY_CLASS)
 
 
-def read_fgvc_aircraft(root: Path) -> Dataset:
+def _fgvc_aircraft(root: Path) -> Found:
     """Read `images/<number>.jpg` by `variants.txt` and `images_variant_{train,test}.txt`."""
     classes = read_lines(root / "variants.txt")
-    label_of = {name: k for k, name in enumerate(classes)}
-    splits = []
-    for split in ("train", "test"):
-        path = root / f"images_variant_{split}.txt"
-        items: list[Item] = []
-        for line in read_lines(path):
-            image, _, variant = line.partition(" ")
-            if variant not in label_of:
-                raise FedotpError(f"{path}: {line[:80]!r} must be 'image variant' with one of {len(classes)} variants")
-            items.append((f"images/{relative(image, path)}.jpg", label_of[variant], 0))
-        splits.append(items)
+    train, test = (_listed(root / f"images_variant_{s}.txt", classes, ".jpg", "image class") for s in ("train", "test"))
     note = "official images_variant_train.txt / images_variant_test.txt (CoOp's split)"
-    return file_dataset("fgvc_aircraft", root, classes=classes, train=splits[0], test=splits[1], split_note=note)
+    return Found(classes, train, test, note)
 
 
-def read_imagenet(root: Path) -> Dataset:
+def _imagenet(root: Path) -> Found:
     """Read `images/{train,val}/<WordNet number>/*.JPEG`; `classnames.txt` has a line `n01440764 tench` for each."""
     names: dict[str, str] = {}
     path = root / "classnames.txt"
@@ -223,5 +191,97 @@ def read_imagenet(root: Path) -> Dataset:
         raise FedotpError(f"{path} has no line for {unnamed[0]}, a folder in {root / 'images' / 'train'}")
     train, test = (in_folders(root, f"images/{split}", folders) for split in ("train", "val"))
     classes = [names[folder] for folder in folders]
-    note = "official folders images/train/ and images/val/"
-    return file_dataset("imagenet", root, classes=classes, train=train, test=test, split_note=note)
+    return Found(classes, train, test, "official folders images/train/ and images/val/")
+
+
+_LAYOUTS: dict[str, Callable[[Path], Found]] = {
+    "caltech101": _caltech101,
+    "flowers102": _flowers102,
+    "oxford_pets": _oxford_pets,
+    "food101": _food101,
+    "dtd": _dtd,
+    "eurosat": _eurosat,
+    "fgvc_aircraft": _fgvc_aircraft,
+    "imagenet": _imagenet,
+}
+
+
+def read_official(name: str, root: Path) -> Dataset:
+    """Read the data set `name` from its folder `root`: by CoOp's list, if it exists, else by the official layout."""
+    facts = FACTS[name]
+    list_name, images = facts.get("list", ("", ""))
+    path = root / f"split_zhou_{list_name}.json"
+    if list_name and path.is_file():
+        found = _read_zhou(path, images)
+    elif name in _LAYOUTS:
+        found = _LAYOUTS[name](root)
+    else:
+        raise FedotpError(f"{root} has no {path.name}, the list of its images")
+    renamed = facts.get("renamed", {})
+    found = found._replace(classes=[renamed.get(each, each) for each in found.classes])
+    return file_dataset(name, root, **found._asdict())
+
+
+# CoOp's lists ----------------------------------------------------------------------------------------------
+
+
+def zhou_lists(root: Path) -> list[Path]:
+    """Return the lists in the folder `root`."""
+    return sorted(root.glob("split_zhou_*.json"))
+
+
+def read_listed(root: Path) -> Dataset:
+    """Read any data set with one of CoOp's lists in its folder; images are there or in one of its folders."""
+    path, *more = zhou_lists(root)
+    if more:
+        raise FedotpError(f"{root} has several lists, {listed([p.name for p in (path, *more)])}; keep only one")
+    found = _read_zhou(path)
+    images = _image_folder(root, found.train)
+    train, test, validation = (
+        [(f"{images}{path}", label, domain) for path, label, domain in items]
+        for items in (found.train, found.test, found.validation)
+    )
+    found = found._replace(train=train, test=test, validation=validation)
+    return file_dataset(root.resolve().name, root, **found._asdict())
+
+
+def _read_zhou(path: Path, images: str = "") -> Found:
+    """Read the list at `path`, whose paths are relative to the folder `images`."""
+    content = read_json(path)
+    names: dict[int, str] = {}
+    splits: dict[str, list[Item]] = {"train": [], "test": [], "val": []}
+    for split, items in splits.items():
+        rows = content.get(split) if isinstance(content, dict) else None
+        if rows is None and split == "val":
+            continue
+        if not isinstance(rows, list):
+            raise FedotpError(f"{path} has no list {split!r}: must be {{train, val, test: [...]}}")
+        for row in rows:
+            match row:
+                case [str(image), int(label), str(name)]:
+                    _learn_name(names, label, name, path)
+                    image = relative(image, path)
+                    items.append((f"{images}/{image}" if images else image, label, 0))
+                case _:
+                    raise FedotpError(f"{path}, {split}: {str(row)[:80]} must be [path, label, class name]")
+    note = f"{path.name} (CoOp's split, as in the paper)"
+    return Found(_in_order(names, path), splits["train"], splits["test"], note, splits["val"])
+
+
+def _learn_name(names: dict[int, str], label: int, name: str, path: Path) -> None:
+    """Record the name of a label, which must be unique."""
+    if names.setdefault(label, name) != name:
+        raise FedotpError(f"{path}: label {label} has the names {names[label]!r} and {name!r}")
+
+
+def _in_order(names: dict[int, str], path: Path) -> list[str]:
+    """Return the names of labels 0, 1, ..., which must have no gaps."""
+    if sorted(names) != list(range(len(names))):
+        raise FedotpError(f"{path}: the labels must be 0 to {len(names) - 1} without gaps")
+    return [names[k] for k in range(len(names))]
+
+
+def _image_folder(root: Path, items: Sequence[Item]) -> str:
+    """Return the folder that contains the images: "" for `root` itself, or a folder in it with a slash."""
+    folders = ["", *(f"{name}/" for name in list_folders(root))]
+    return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")

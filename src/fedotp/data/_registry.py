@@ -1,27 +1,67 @@
 """Registry and loading of data sets by name, folder, table or Hugging Face path."""
 
-import difflib
 import os
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fedotp._files import cache_folder
 from fedotp._imports import bring, import_named, offered, origin, package_of, source_of
 from fedotp._text import one_line
-from fedotp.data._box import box_file
-from fedotp.data._catalog import CATALOG
+from fedotp.data._box import box_file, read_box
+from fedotp.data._cifar import read_cifar10, read_cifar100
 from fedotp.data._dataset import Dataset
-from fedotp.data._download import DatasetInfo
+from fedotp.data._domains import read_domains
+from fedotp.data._download import DatasetInfo, Resource
 from fedotp.data._folder import read_folder
+from fedotp.data._names import FACTS
+from fedotp.data._official import read_listed, read_official, zhou_lists
 from fedotp.data._tables import read_csv, read_hf
-from fedotp.data._zhou import read_listed, zhou_lists
-from fedotp.errors import FedotpError
+from fedotp.errors import FedotpError, nearest
+
+_COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
+_READERS = {"cifar10": read_cifar10, "cifar100": read_cifar100}
+
+
+def _reader(name: str, facts: dict[str, Any]) -> Callable[[Path], Dataset]:
+    """Return the reader of the layout of the data set `name`."""
+    if "sha256" in facts:
+        return partial(read_box, name, facts["sha256"], facts["split"])
+    if "domains" in facts:
+        return partial(read_domains, name)
+    return _READERS.get(name) or partial(read_official, name)
+
+
+def _info(name: str, facts: dict[str, Any]) -> DatasetInfo:
+    n_classes, n_domains, n_train, n_test = facts["sizes"]
+    in_box, advice, markers = "sha256" in facts, facts.get("advice", ""), facts.get("markers", [])
+    if "list" in facts:
+        markers = [*markers, file := f"split_zhou_{facts['list'][0]}.json"]
+        advice = advice or f"for the paper's split put {file} next to the images: {_COOP}"
+    return DatasetInfo(
+        name=name,
+        title=facts["title"],
+        folder=facts.get("folder", ""),
+        markers=tuple(markers),
+        read=_reader(name, facts),
+        n_classes=n_classes,
+        n_train=n_train,
+        n_test=n_test,
+        n_domains=n_domains,
+        template=facts.get("template", DatasetInfo.template),
+        resources=tuple(Resource(*resource) for resource in facts.get("resources", [])),
+        advice="it is included in fedotp" if in_box else advice,
+        in_box=in_box,
+        others=tuple(facts.get("others", [])),
+    )
+
+
+DATASETS = {name: _info(name, facts) for name, facts in FACTS.items()}
+"""Data sets by name: those of the paper and of later papers, the two bundled ones, and external ones."""
 
 _HF_PREFIX = "hf:"
-
-DATASETS = CATALOG
-"""Data sets by name: those of the paper and of later papers, the two bundled ones, and external ones."""
 
 
 def default_root() -> Path:
@@ -64,8 +104,7 @@ def dataset_info(name: str) -> DatasetInfo:
     import_named()
     _bring(name)
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
+        meant = f"; did you mean {near!r}?" if (near := nearest(name, DATASETS)) else ""
         known = ", ".join(DATASETS)
         raise FedotpError(f"{name!r} is neither a known data set nor a folder{meant} (data sets: {known})")
     return DATASETS[name]

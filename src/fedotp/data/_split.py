@@ -16,8 +16,15 @@ _SPLIT_SEED = 0
 TRAIN, TEST, VALIDATION = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")  # common names
 
 BY_DOMAIN = f"{DRAWN}, 80 % of every domain for training"  # description of `split_by_domain`
-BY_GROUP = f"{DRAWN}, 80 % of every domain for training, no group in both splits"
+_BY_GROUP = f"{DRAWN}, 80 % of every domain for training, no group in both splits"
 BY_CLASS = f"{DRAWN}, 50 % train and 30 % test of every class (CoOp's sizes, not its members)"
+
+
+def drawn_split(items: Sequence[Item], groups: Sequence[str] | None) -> tuple[list[Item], list[Item], str]:
+    """Return train items, test items, and the note on the split, which divides no group."""
+    if groups is None:
+        return *split_by_domain(items), BY_DOMAIN
+    return *_split_by_group(items, groups), _BY_GROUP
 
 
 def split_by_domain(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
@@ -60,7 +67,7 @@ def _draw(items: Sequence[Item], cell: Ints, n_train: Ints, n_test: Ints) -> tup
     return [items[i] for i in train_rows], [items[i] for i in test_rows]
 
 
-def split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[Item], list[Item]]:
+def _split_by_group(items: Sequence[Item], groups: Sequence[str]) -> tuple[list[Item], list[Item]]:
     """Split whole groups, with shares as close as possible to those of `split_by_domain`.
 
     Groups are processed by decreasing size, in random order for equal ones. A group goes to the test split if that

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from fedotp.data._dataset import ONE_DOMAIN, Dataset, FileContents, Split, group_names
+from fedotp.data._dataset import ONE_DOMAIN, Dataset, Split, group_names
 from fedotp.data._image_files import Item, file_dataset, how_to_convert, relative, unread_suffix
 from fedotp.data._lists import read_text
-from fedotp.data._names import readable
-from fedotp.data._split import BY_DOMAIN, BY_GROUP, TEST, TRAIN, VALIDATION, split_by_domain, split_by_group
+from fedotp.data._names import readable, same_name
+from fedotp.data._split import TEST, TRAIN, VALIDATION, drawn_split
 from fedotp.errors import FedotpError, listed
 from fedotp.images import read_image
 
@@ -39,7 +39,12 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
     on paths.
     """
     rows, notes = _read(table)
-    _require_apart(table, rows)
+    if alike := same_name([row.label for row in rows]):
+        one, other = (rows[i] for i in alike)
+        raise FedotpError(
+            f"{table}, lines {one.line} and {other.line}: the labels {one.label!r} and {other.label!r} have the same "
+            f"name {readable(one.label)!r}; use one label, or labels that differ by a word"
+        )
     classes = sorted({row.label for row in rows})
     sites = sorted({row.site for row in rows if row.site}) or list(ONE_DOMAIN)
     items: list[Item] = [
@@ -60,8 +65,7 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
         note = f"column split of {table.name}"
     else:
         validation = []
-        train, test = split_by_domain(items) if named is None else split_by_group(items, named)
-        note = BY_DOMAIN if named is None else BY_GROUP
+        train, test, note = drawn_split(items, named)
     return file_dataset(
         table.stem,
         root or table.parent,
@@ -141,18 +145,6 @@ def _require_whole(table: Path, rows: list[_Row]) -> None:
             raise FedotpError(f"{table}, lines {line} and {row.line}: {row.path} is listed twice")
 
 
-def _require_apart(table: Path, rows: list[_Row]) -> None:
-    """Require that different labels have different names for CLIP."""
-    first: dict[str, _Row] = {}
-    for row in rows:
-        other = first.setdefault(readable(row.label), row)
-        if other.label != row.label:
-            raise FedotpError(
-                f"{table}, lines {other.line} and {row.line}: the labels {other.label!r} and {row.label!r} have the "
-                f"same name {readable(row.label)!r}; use one label, or labels that differ by a word"
-            )
-
-
 def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: list[str]) -> None:
     for row in rows:
         if classes.index(row.label) not in trained:
@@ -160,7 +152,7 @@ def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: 
 
 
 @dataclass(frozen=True, eq=False)
-class _Table(FileContents):
+class _Table:
     """Rows of a Hugging Face split whose column `column` contains undecoded images."""
 
     rows: Any
@@ -186,11 +178,11 @@ def _library() -> Any:
         raise FedotpError("Hugging Face data sets need the package datasets: pip install 'fedotp[hf]'") from error
 
 
-def read_hf(path: str, *, config: str | None = None) -> Dataset:
+def read_hf(path: str) -> Dataset:
     """Load `path` (for example `uoft-cs/cifar10`) with `datasets.load_dataset` and convert it."""
     datasets = _library()
     try:
-        tables = datasets.load_dataset(path, config)
+        tables = datasets.load_dataset(path)
     except Exception as error:  # the library's own errors, those of requests and of the file system
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FedotpError(f"cannot load the Hugging Face data set {path!r}: {first_line}") from error

@@ -7,6 +7,7 @@ from fedotp._imports import lazy_face
 if TYPE_CHECKING:
     from fedotp.images._decode import MAX_PIXELS as MAX_PIXELS
     from fedotp.images._decode import ImageLike as ImageLike
+    from fedotp.images._decode import Room as Room
     from fedotp.images._decode import as_images as as_images
     from fedotp.images._decode import decode_image as decode_image
     from fedotp.images._decode import decoded as decoded

@@ -5,9 +5,9 @@ import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, Union, cast
 
 from PIL import Image, UnidentifiedImageError
 
@@ -40,11 +40,29 @@ _HINT = (
 )
 
 
-class Room(Protocol):
-    """Limit of the pixels decoded at a time."""
+class Room:
+    """Budget of pixels; reservations wait until there are enough left."""
 
-    def taken(self, n: int) -> AbstractContextManager[None]:
+    def __init__(self, most: int) -> None:
+        self._most = self._left = most
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, n: int) -> Iterator[None]:
         """Reserve `n` pixels within the block."""
+        n = min(n, self._most)  # a larger reservation would never succeed
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= n)
+            self._left -= n
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += n
+                self._changed.notify_all()
+
+
+_ROOM = Room(MAX_PIXELS)
 
 
 def as_images(images: "ImageLike | Iterable[ImageLike]") -> list[ImageLike]:
@@ -189,31 +207,6 @@ def _as_fedotp_errors() -> Iterator[None]:
         raise FedotpError(f"too many pixels: must be at most {MAX_PIXELS / 1e6:,.0f} million") from error
     except Exception as error:  # any error of a decoder means that the image is broken
         raise FedotpError(one_line(reason(error))) from error
-
-
-class _Room:
-    """Budget of pixels; reservations wait until there are enough left."""
-
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
-        self._changed = threading.Condition()
-
-    @contextmanager
-    def taken(self, n: int) -> Iterator[None]:
-        """Reserve `n` pixels within the block."""
-        n = min(n, self._most)  # a larger reservation would never succeed
-        with self._changed:
-            self._changed.wait_for(lambda: self._left >= n)
-            self._left -= n
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._left += n
-                self._changed.notify_all()
-
-
-_ROOM: Room = _Room(MAX_PIXELS)
 
 
 def is_array(value: object) -> TypeGuard[Any]:

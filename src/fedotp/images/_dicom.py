@@ -17,21 +17,20 @@ if TYPE_CHECKING:
     from pydicom import Dataset
 
 _MOST_READS = 100_000  # of a file's elements and their values
-_MOST_COLOURS = 1 << 16  # of a palette
 _DEFLATED = b"1.2.840.10008.1.2.1.99"  # the whole file compressed, with unlimited decompressed size
 _RLE = "1.2.840.10008.1.2.5"
 _JPEGS = tuple(f"1.2.840.10008.1.2.4.{n}" for n in (50, 51, 57, 70, 90, 91))
 _NATIVE = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.2")
 _GREY, _PALETTE = ("MONOCHROME1", "MONOCHROME2"), "PALETTE COLOR"
 _COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
-_TABLES = [f"{kind}{colour}PaletteColorLookupTable{part}" for colour in ("Red", "Green", "Blue")
-           for kind, part in (("", "Descriptor"), ("", "Data"), ("Segmented", "Data"))]  # fmt: skip
+_TABLES = [f"{c}PaletteColorLookupTable{part}" for c in ("Red", "Green", "Blue") for part in ("Descriptor", "Data")]
 _TAGS = [
     *("Rows", "Columns", "SamplesPerPixel", "PhotometricInterpretation", "PlanarConfiguration", "NumberOfFrames"),
     *("BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit"),
     *("RescaleSlope", "RescaleIntercept", "ModalityLUTSequence"),
     *("WindowCenter", "WindowWidth", "VOILUTFunction", "VOILUTSequence"),
     *("SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence", *_TABLES),
+    "SegmentedRedPaletteColorLookupTableData",  # not supported
     *("PixelData", "FloatPixelData", "DoubleFloatPixelData"),
 ]
 
@@ -113,32 +112,10 @@ class DicomFile:
     def _coloured(self, pixels: "NDArray[Any]") -> "NDArray[Any]":
         from pydicom.pixels.processing import apply_color_lut
 
-        self._require_short_segments()
+        if self._file.get("SegmentedRedPaletteColorLookupTableData"):  # six bytes can encode 65,535 colours
+            raise FedotpError("palettes in segments are not supported (DICOM); save the file with another palette")
         coloured: NDArray[Any] = apply_color_lut(pixels, self._file)
         return coloured[..., :3]
-
-    def _require_short_segments(self) -> None:
-        """Limit the colours of a segmented palette (PS3.3 C.7.9.2), in which six bytes can encode 65,535.
-
-        Segments that refer to other segments are not supported.
-        """
-        import numpy as np
-
-        for colour in ("Red", "Green", "Blue"):
-            if not (data := self._file.get(f"Segmented{colour}PaletteColorLookupTableData")):
-                continue
-            bits = int(_one(self._file, "RedPaletteColorLookupTableDescriptor")[2])
-            order = ">" if self._syntax == _NATIVE[2] else "<"
-            numbers = np.frombuffer(data, "u1" if bits // 8 == 1 else f"{order}u2")
-            at = n = 0
-            while at + 1 < len(numbers):
-                kind, length = int(numbers[at]), int(numbers[at + 1])
-                if kind > 1 or not length:
-                    raise FedotpError(f"unsupported palette segment of kind {kind} and length {length}")
-                n += length
-                if n > _MOST_COLOURS:
-                    raise FedotpError(f"the palette must have at most {_MOST_COLOURS:,} colours")
-                at += 2 + (length if kind == 0 else 1)
 
     def _grey(self) -> Image.Image:
         """Return greys as numbers from 0, with the file's conversion to values in their `Greys`."""

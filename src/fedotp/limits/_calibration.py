@@ -5,7 +5,7 @@ fail if a backbone knows the foreign images better than the site's own (docs/lim
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,52 +26,25 @@ _LEAST = 1e-12  # minimum variance
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureStatistics:
-    """Mean (`centre`, (e,)) and standard deviation (`spread`, (e,)) of the features (n, e) of a site's images."""
-
-    centre: Floats
-    spread: Floats
-
-    @classmethod
-    def of(cls, features: Floats) -> "FeatureStatistics":
-        """Compute the statistics of features (n, e)."""
-        variance = features.var(0)
-        return cls(features.mean(0), np.sqrt(variance + _COMMON * variance.mean() + _LEAST))
-
-    def outlying(self, features: Floats) -> Floats:
-        """Return the mean squared distances (n,) of features (n, e) from the centre, in units of the spread."""
-        distances: Floats = (((features - self.centre) / self.spread) ** 2).mean(-1)
-        return distances
-
-
-def p_values(known: Floats, values: Floats) -> Floats:
-    """Return the shares (n,) of the site's images that are at least as outlying as these `values` (n,).
-
-    `known` (m,), ascending, are the values of images of the site; the image itself counts as one of them. If an image
-    is exchangeable with them, P(p <= t) <= t for every t: at most 5 % of the site's own images are flagged at 0.05.
-    """
-    at_least = len(known) - np.searchsorted(known, values, side="left").astype(np.float64)
-    return (1 + at_least) / (1 + len(known))
-
-
-@dataclass(frozen=True, eq=False)
 class Calibration:
     """Calibration of a client by n images that it did not train on.
 
-    Half of the images determine `statistics`, the other half the distances from them: distances of the first half
-    itself would be too small.
+    Half of the images determine `centre` and `spread`, the other half the distances from them: distances of the first
+    half itself would be too small.
 
     Attributes:
         conformity: (n,) ascending, nonconformity of the true class.
         outlying: (n - n // 2,) ascending, distances from the centre of the other images.
-        statistics: statistics of n // 2 of the images.
+        centre: (e,) mean of the features of n // 2 of the images.
+        spread: (e,) their standard deviation.
         score: type of the conformity scores.
         log_prior: (K,) added to the log probabilities; None for nothing.
     """
 
     conformity: Floats
     outlying: Floats
-    statistics: FeatureStatistics
+    centre: Floats
+    spread: Floats
     score: Score = SCORE
     log_prior: Floats | None = None
 
@@ -90,9 +63,11 @@ class Calibration:
             raise FedotpError(f"calibration images: must be from {LEAST_IMAGES} to {MOST_IMAGES:,}, got {n:,}")
         true = nonconformity(probabilities, score)[np.arange(n), labels]
         order = np.random.default_rng(n).permutation(n)
-        statistics = FeatureStatistics.of(features[order[: n // 2]])
-        outlying = np.sort(statistics.outlying(features[order[n // 2 :]]))
-        return cls(np.sort(true), outlying, statistics, score, log_prior)
+        half, others = features[order[: n // 2]], features[order[n // 2 :]]
+        variance = half.var(0)
+        centre, spread = half.mean(0), np.sqrt(variance + _COMMON * variance.mean() + _LEAST)
+        found = cls(np.sort(true), np.zeros(0), centre, spread, score, log_prior)
+        return replace(found, outlying=np.sort(found.distances(others)))
 
     def __repr__(self) -> str:
         return f"<Calibration by {len(self):,} images: {self.score}>"
@@ -112,20 +87,29 @@ class Calibration:
             return self.log_prior is log_prior
         return self.log_prior.shape == log_prior.shape and bool(np.allclose(self.log_prior, log_prior, 0, _ROUNDING))
 
-    def sets(self, probabilities: Floats, coverage: float, *, may_be_empty: bool = False) -> Bools:
+    def sets(self, probabilities: Floats, coverage: float) -> Bools:
         """Return the members (n, K) of the prediction sets for these probabilities (n, K)."""
-        most = threshold(self.conformity, coverage)
-        return prediction_sets(probabilities, most, self.score, may_be_empty=may_be_empty)
+        return prediction_sets(probabilities, threshold(self.conformity, coverage), self.score)
+
+    def distances(self, features: Floats) -> Floats:
+        """Return the mean squared distances (n,) of features (n, e) from the centre, in units of the spread."""
+        return np.asarray((((features - self.centre) / self.spread) ** 2).mean(-1))
 
     def p_values(self, features: Floats) -> Floats:
-        """Return the shares (n,) of the site's images that are at least as outlying as these features (n, e)."""
-        return p_values(self.outlying, self.statistics.outlying(features))
+        """Return the shares (n,) of the site's images that are at least as outlying as these features (n, e).
+
+        The image itself counts as one of them. If it is exchangeable with them, P(p <= t) <= t for every t: at most 5 %
+        of the site's own images are flagged at 0.05.
+        """
+        values = self.distances(features)
+        at_least = len(self.outlying) - np.searchsorted(self.outlying, values, side="left").astype(np.float64)
+        return (1 + at_least) / (1 + len(self.outlying))
 
     # As JSON -----------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
         """Return a JSON-ready dictionary for `from_dict`."""
-        numbers = (self.conformity, self.outlying, self.statistics.centre, self.statistics.spread)
+        numbers = (self.conformity, self.outlying, self.centre, self.spread)
         prior = {} if self.log_prior is None else {_PRIOR: self.log_prior.tolist()}
         return {"score": self.score} | dict(zip(_KEYS[1:], (each.tolist() for each in numbers), strict=True)) | prior
 
@@ -144,7 +128,7 @@ class Calibration:
             if bool((np.diff(rising) < 0).any()):
                 raise FedotpError(f"{name} of a calibration must be sorted")
         log_prior = _numbers(values, _PRIOR, 1, MOST_IMAGES, -_LARGEST, 0) if _PRIOR in values else None
-        return cls(conformity, outlying, FeatureStatistics(centre, spread), values["score"], log_prior)
+        return cls(conformity, outlying, centre, spread, values["score"], log_prior)
 
 
 def _numbers(values: Mapping[str, Any], key: str, fewest: int, most: int, low: float, high: float) -> Floats:

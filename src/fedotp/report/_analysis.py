@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedotp.errors import FedotpError
-from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, require_clients, rounded
+from fedotp.report._client import MASSES, Floats, choose, in_turn, pixels, rounded
 from fedotp.report._limits import Limits, measure_limits
 from fedotp.report._maps import ImageMap, image_maps
 from fedotp.report._plans import PlanStatistics, plans_of
@@ -84,15 +84,13 @@ class Analysis:
 def analyse(
     run: str | Path | RunDirectory,
     *,
-    clients: Sequence[str] | None = None,
     n_images: int = 4,
     masses: Sequence[float] = MASSES,
 ) -> Analysis:
-    """Analyse the prompts of a run.
+    """Analyse the prompts of a run, with images and maps of some clients, evenly spread.
 
     Args:
         run: its directory.
-        clients: clients whose images and maps to show; default: some, evenly spread.
         n_images: number of maps of each client.
         masses: masses of the plans to show and compare, on at most 256 test images of 8 clients.
 
@@ -101,10 +99,8 @@ def analyse(
         >>> analyse("runs/pets").plans.entropy                        # doctest: +SKIP
     """
     directory = RunDirectory.open(run)
-    if clients is not None:
-        require_clients(directory, clients)
     notes: list[str] = []
-    images = _attempt(partial(_images, directory, clients, n_images, masses, notes), notes)
+    images = _attempt(partial(_images, directory, n_images, masses, notes), notes)
     sites, maps, plans, limits = images or ((), (), None, None)
     if plans is None and not directory.config.method.matching.has_plan:
         notes.append(f"no transport plans: {directory.config.method.title} has none")
@@ -123,16 +119,17 @@ def _attempt(make: Callable[[], T], notes: list[str]) -> T | None:
 
 
 def _images(
-    run: RunDirectory, clients: Sequence[str] | None, n_images: int, masses: Sequence[float], notes: list[str]
+    run: RunDirectory, n_images: int, masses: Sequence[float], notes: list[str]
 ) -> tuple[tuple[Site, ...], tuple[ImageMap, ...], PlanStatistics | None, Limits | None]:
     """Return the parts that need the data: clients' images, maps, statistics of plans, and limits."""
     prepared, simulator = restore(run.path)
-    shown = choose(prepared, clients)
-    maps = tuple(each for client in shown for each in image_maps(prepared, simulator, client, n_images, masses))
+    maps = tuple(
+        each for client in choose(prepared) for each in image_maps(prepared, simulator, client, n_images, masses)
+    )
     has_plan = simulator.method.matching.has_plan
-    plans = plans_of(prepared, simulator, masses, clients) if has_plan else None
-    limits = _attempt(partial(measure_limits, prepared, simulator, clients), notes)
-    sites = tuple(_site(prepared, client) for client in choose(prepared, clients, _SITES))
+    plans = plans_of(prepared, simulator, masses) if has_plan else None
+    limits = _attempt(partial(measure_limits, prepared, simulator), notes)
+    sites = tuple(_site(prepared, client) for client in choose(prepared, most=_SITES))
     return sites, maps, plans, limits
 
 

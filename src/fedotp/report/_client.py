@@ -83,7 +83,7 @@ def require_clients(run: RunDirectory, clients: Sequence[str]) -> None:
             raise FedotpError(f"{run.path} has no client {client!r}; its clients are {', '.join(names[:8])}")
 
 
-def choose(prepared: Prepared, clients: Sequence[str] | None, most: int = SHOWN_CLIENTS) -> tuple[str, ...]:
+def choose(prepared: Prepared, clients: Sequence[str] | None = None, most: int = SHOWN_CLIENTS) -> tuple[str, ...]:
     """Return those of `clients` with test images; default: at most `most` clients, evenly spread."""
     able = [name for name, rows in zip(prepared.data.names, prepared.data.test.clients, strict=True) if len(rows)]
     return spread(able, most) if clients is None else tuple(client for client in clients if client in able)

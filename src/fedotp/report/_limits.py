@@ -65,11 +65,11 @@ class _Judged:
         return 1 - self.probabilities[np.arange(len(self.labels)), self.labels]
 
 
-def measure_limits(prepared: Prepared, simulator: Simulator, clients: Sequence[str] | None = None) -> Limits:
-    """Measure the limits of `clients` (default: twelve, evenly spread), except those with too few images."""
+def measure_limits(prepared: Prepared, simulator: Simulator) -> Limits:
+    """Measure the limits of twelve clients, evenly spread, except those with too few images."""
     least = 2 * least_images(_ASKED)
     sizes = dict(zip(prepared.data.names, map(len, prepared.data.test.clients), strict=True))
-    able = [name for name in choose(prepared, clients, _CLIENTS) if sizes[name] >= least]
+    able = [name for name in choose(prepared, most=_CLIENTS) if sizes[name] >= least]
     if not able:
         raise FedotpError(f"no prediction sets: a coverage of {_ASKED:g} needs {least} test images of a client")
     judged = {name: _judge(prepared, simulator, name) for name in able}

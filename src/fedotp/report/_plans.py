@@ -142,7 +142,7 @@ def plan_statistics(
 
 
 def plans_of(
-    prepared: Prepared, simulator: Simulator, masses: Sequence[float], clients: Sequence[str] | None
+    prepared: Prepared, simulator: Simulator, masses: Sequence[float], clients: Sequence[str] | None = None
 ) -> PlanStatistics:
     """Measure the plans of a restored run."""
     chosen = choose(prepared, clients, _CLIENTS)

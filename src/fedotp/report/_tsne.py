@@ -75,7 +75,7 @@ class Projection:
         return figure
 
 
-def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Projection:
+def project_prompts(run: str | Path | RunDirectory) -> Projection:
     """Compute the t-SNE of the private prompts of a run, one vector per client, without its data.
 
     Perplexity is 30, or (n - 1) / 3 for n clients if that is less. Distances between groups mean little in a t-SNE;
@@ -95,7 +95,7 @@ def project_prompts(run: str | Path | RunDirectory, *, seed: int = 0) -> Project
     flat = [torch.cat([context.double().flatten() for context in contexts]) for contexts in prompts.values()]
     vectors = torch.stack(flat).cpu().numpy()
     perplexity = min(_PERPLEXITY, (n - 1) / 3)
-    plane = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors).astype(np.float64)
+    plane = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(vectors).astype(np.float64)
     names = directory.manifest["clients"]
     by, everyones = client_groups(directory)
     groups = tuple(everyones[names.index(client)] for client in prompts)

@@ -131,7 +131,7 @@ def is_dicom(content: bytes) -> bool:
 
 def mutate_dicom(content: bytes, rng: random.Random) -> bytes:
     """Values that lie, an element whose length lies, another transfer syntax, or damage."""
-    return rng.choice((_values, _values, _length, _syntax, _segments, raw.mutate))(content, rng)
+    return rng.choice((_values, _values, _length, _syntax, raw.mutate))(content, rng)
 
 
 def _values(content: bytes, rng: random.Random) -> bytes:
@@ -148,19 +148,6 @@ def _values(content: bytes, rng: random.Random) -> bytes:
         else:
             value = rng.choice(_ODD)
         file[key] = DataElement(tag_for_keyword(key), dictionary_VR(key), value, validation_mode=0)
-    out = io.BytesIO()
-    file.save_as(out)
-    return out.getvalue()
-
-
-def _segments(content: bytes, rng: random.Random) -> bytes:
-    """A palette of other segments, where there is one in segments."""
-    file = dcmread(io.BytesIO(content))
-    if "SegmentedRedPaletteColorLookupTableData" not in file:
-        return _values(content, rng)
-    kinds = rng.choices((0, 1, 1, 1, 2, 9), k=rng.choice((1, 3, 2000)))
-    segments = ((kind, rng.choice((0, 1, 300, 65535)), rng.choice((0, 7))) for kind in kinds)
-    file.SegmentedRedPaletteColorLookupTableData = b"".join(struct.pack("<3H", *segment) for segment in segments)
     out = io.BytesIO()
     file.save_as(out)
     return out.getvalue()

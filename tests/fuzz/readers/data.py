@@ -13,7 +13,7 @@ from tokenizers import models
 
 from clip.clip_oracles import hugging_face_clip, openai_tensors, random_clip, write_open_clip, write_openai
 from coloured_squares import draw_squares
-from data.dicom_made import dicom, palette, table
+from data.dicom_made import dicom, palette, table, written
 from data.layouts import (
     DOMAINNET,
     DOMAINNET10,
@@ -84,8 +84,12 @@ def _make_resnet(folder: Path) -> None:
     save(random_clip(_RESNET), folder / "weights.safetensors")
 
 
+def _make_tokenizer(folder: Path) -> None:
+    small_tokenizer().save(str(folder / "tokenizer.json"))
+
+
 def _use_tokenizer(folder: Path) -> None:
-    tokenizer = Tokenizer.from_file(folder / "tokenizer.json")
+    tokenizer = Tokenizer.from_json((folder / "tokenizer.json").read_text(encoding="utf-8", errors="replace"))
     tokenizer(["w1 w2 w3"], 77)
     tokenizer.decode([0, 1, 2])
 
@@ -97,7 +101,7 @@ WEIGHTS = [
     Reader("open-clip", _make_open_clip, _weights_info(".")),
     Reader("own-weights", _make_own, _weights_info("weights.safetensors")),
     Reader("own-resnet", _make_resnet, _weights_info("weights.safetensors")),
-    Reader("tokenizer", lambda folder: small_tokenizer().save(str(folder / "tokenizer.json")), _use_tokenizer),
+    Reader("tokenizer", _make_tokenizer, _use_tokenizer, misplaced=()),
 ]
 
 
@@ -125,7 +129,7 @@ def _make_dicom(folder: Path) -> None:
         "table": dicom(grey, bits=12, VOILUTSequence=shown),
         "rgb": dicom(colour, "RGB", 8),
         "ybr": dicom(colour, "YBR_FULL", 8),
-        "palette": palette(colour[..., 0], (0, 2, 0, 9), (1, 254, 65535)),
+        "palette": written(palette(colour[..., 0], rng.integers(0, 256, (256, 3)).astype(np.uint8))),
         "x-ray": dicom(grey, "MONOCHROME1", 12, PixelPaddingValue=0),
     }
     for kind in ("sound", "broken"):

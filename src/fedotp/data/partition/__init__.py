@@ -6,7 +6,6 @@ from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
     from fedotp.data.partition._authors import other_images as other_images
-    from fedotp.data.partition._flower import from_flower as from_flower
     from fedotp.data.partition._partition import Client as Client
     from fedotp.data.partition._partition import Partition as Partition
     from fedotp.data.partition._schemes import make_partition as make_partition

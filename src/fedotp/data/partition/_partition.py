@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ class Partition:
             partition = cls(
                 dataset=_text(content["dataset"]),
                 data_digest=_text(content["data_digest"]),
-                settings=_settings(content["settings"]),
+                settings=PartitionSettings(**content["settings"]),
                 clients=tuple(_client(values) for values in content["clients"]),
             )
             stored = content["digest"]
@@ -121,13 +121,6 @@ class Partition:
         if stored != partition.digest:
             raise FedotpError(f"{path} was modified after it was saved (wrong digest); create it again")
         return partition
-
-
-def _settings(values: dict[str, Any]) -> PartitionSettings:
-    unknown = sorted(set(values) - {field.name for field in fields(PartitionSettings)})
-    if unknown:
-        raise ValueError(f"unknown settings {', '.join(unknown)}")
-    return PartitionSettings(**values)
 
 
 def _rows(values: Sequence[int]) -> Ints:

@@ -95,27 +95,6 @@ def encode(
     return EncodedDataset(dataset, train, test, job.n_encoded, job.n_repaired)
 
 
-def encoding_of(
-    clip: CLIP,
-    transform: EvalTransform | TrainTransform,
-    *,
-    storage: Storage = STORAGE,
-    precision: torch.dtype | None = None,
-) -> Encoding:
-    """Return the encoding of tokens of this model and transform, which identifies their store."""
-    config = clip.config
-    tower = {"vision": asdict(config.vision), "activation": config.activation}
-    return Encoding(
-        backbone=clip.image_digest,
-        tower=json.dumps(tower, sort_keys=True),
-        transform=transform.spec,
-        precision=str(precision or clip.dtype).removeprefix("torch."),
-        storage=storage,
-        n_patches=config.n_patches,
-        width=config.embed_dim,
-    )
-
-
 @dataclass(frozen=True)
 class _Part:
     """A split, its transform and encoding, the keys (k, n) of its crops, and the `reasons` of broken images."""
@@ -150,7 +129,17 @@ class _Job:
 
     def part(self, name: SplitName, split: Split, transform: EvalTransform | TrainTransform, crops: int) -> _Part:
         """Hash the images of a split, and return the keys of `crops` random crops, or of the central one."""
-        encoding = encoding_of(self.tower.clip, transform, storage=self.storage, precision=self.tower.precision)
+        clip = self.tower.clip
+        tower = {"vision": asdict(clip.config.vision), "activation": clip.config.activation}
+        encoding = Encoding(
+            backbone=clip.image_digest,
+            tower=json.dumps(tower, sort_keys=True),
+            transform=transform.spec,
+            precision=str(self.tower.precision or clip.dtype).removeprefix("torch."),
+            storage=self.storage,
+            n_patches=clip.config.n_patches,
+            width=clip.config.embed_dim,
+        )
         reasons: dict[int, str] = {}
         count = self._counter(f"hashing {name}", len(split))
         digests = hash_images(

@@ -11,12 +11,10 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Self
@@ -43,9 +41,8 @@ class DecoderPool:
         shape = (n_rows, size, size, 3)
         n_bytes = math.prod(shape)
         self._file = _nameless_file(n_bytes)
-        memory = mmap.mmap(self._file, n_bytes)
-        self.pixels: NDArray[np.uint8] = np.frombuffer(memory, np.uint8).reshape(shape)
-        self._rows = Rows(memoryview(memory))
+        self._rows = mmap.mmap(self._file, n_bytes)
+        self.pixels: NDArray[np.uint8] = np.frombuffer(self._rows, np.uint8).reshape(shape)
         self._threads = ThreadPoolExecutor(min(self._cores, _MOST_THREADS))
         self._processes: ProcessPool | None = None
 
@@ -68,7 +65,7 @@ class DecoderPool:
         n = min(self._cores, _MOST_PROCESSES)
         worth_it = n >= 2 and n_images >= _FEW_IMAGES and self._cores >= _FEW_CORES
         if worth_it and self._processes is None and self._file >= 0 and sys.executable:
-            self._processes = ProcessPool(self._file, n)
+            self._processes = ProcessPool(self._file, self._rows, n)
 
     def submit(self, requests: Sequence[Request], most_at_a_time: int = 8) -> Iterator[Decoded]:
         """Decode images in the background; iterate over the results, in the same order, to wait for them.
@@ -76,23 +73,18 @@ class DecoderPool:
         A process gets at most `most_at_a_time` images together, fewer if there are not enough for all processes.
         """
         if self._processes is not None:
-            pictures = [request.image.portable() for request in requests]
-            sent = [request._replace(image=image) for request, image in zip(requests, pictures, strict=True) if image]
-            if len(sent) == len(requests):
+            sent = [request.portable() for request in requests]
+            if all(isinstance(request.image, str | bytes) for request in sent):
                 return self._processes.submit(sent, most_at_a_time)
         parts = [self._threads.submit(decode, request, self._rows) for request in requests]
         return (part.result() for part in parts)
 
 
 def _nameless_file(n_bytes: int) -> int:
-    """Return a descriptor of memory to share with other processes; -1 if the system does not support it."""
-    if os.name != "posix":
+    """Return a descriptor of memory to share with other processes; -1 if the system, unlike Linux, has none."""
+    if not hasattr(os, "memfd_create"):
         return -1
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("fedotp crops")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+    descriptor = os.memfd_create("fedotp crops")
     try:
         os.ftruncate(descriptor, n_bytes)
     except OSError:  # larger than the limit of file sizes
@@ -110,33 +102,19 @@ _START = (
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 
 
-class GoneError(Exception):
-    """The process ended by itself; `at_work` if it had started before."""
-
-    def __init__(self, words: str, *, at_work: bool) -> None:
-        super().__init__(words)
-        self.at_work = at_work
-
-
 class DecodingProcess:
     """A process that decodes images and writes their crops to the memory of a descriptor."""
 
     def __init__(self, memory: int) -> None:
-        self._memory = memory
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
-        self._is_up = False
-        self._cannot_start = False
-
-    def start(self) -> None:
-        """Start the process; if it fails, the first `ask` raises.
+        """Start the process; if it cannot start, `ask` raises.
 
         It is not forked, because this process may have threads and a GPU, and not started by `multiprocessing`, which
         would import the running program.
         """
-        self._is_up, self._process = False, None
+        self.is_up = False
+        self._process: subprocess.Popen[bytes] | None = None
         self._connection, theirs = Pipe()
-        numbers = (theirs.fileno(), self._memory, os.getpid())
+        numbers = (theirs.fileno(), memory, os.getpid())
         paths = [*sys.path, str(Path(fedotp.__file__).parents[1])]
         with theirs, suppress(OSError):  # no memory, no descriptors left
             self._process = subprocess.Popen(
@@ -150,26 +128,15 @@ class DecodingProcess:
             )
 
     def ask(self, requests: Sequence[Request]) -> list[Decoded | None]:
-        """Decode images; the result is None for one that is too large.
-
-        Raise `GoneError` if the process has ended; the next call starts it again.
-        """
-        if self._cannot_start:
-            raise GoneError("it cannot start", at_work=False)
-        if self._connection is None:
-            self.start()
-        assert self._connection is not None
+        """Decode images; the result is None for one that is too large. Raise `EOFError` if the process has ended."""
         try:
-            if not self._is_up:
+            if not self.is_up:
                 self._connection.recv()
-                self._is_up = True
+                self.is_up = True
             self._connection.send(requests)
             answer: list[Decoded | None] | Exception = self._connection.recv()
-        except (EOFError, ConnectionError):
-            self._cannot_start = not self._is_up
-            words = _last_words(self._process)
-            self.stop()
-            raise GoneError(words, at_work=self._is_up) from None
+        except ConnectionError as error:
+            raise EOFError from error
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -179,40 +146,28 @@ class DecodingProcess:
         if self._process is not None:
             self._process.kill()
 
-    def stop(self) -> None:
-        """Kill the process and wait for its end."""
-        self.kill()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
-
-
-def _last_words(process: subprocess.Popen[bytes] | None) -> str:
-    if process is None:
-        return "it has not started"
-    code = process.wait()
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+    def end(self) -> str:
+        """Wait for the end of a process that was killed or has ended by itself, and describe it."""
+        self._connection.close()
+        code = 0 if self._process is None else self._process.wait()
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
 
 
 class ProcessPool:
-    """Pool of `n` decoding processes that write crops to `memory`, a shared descriptor."""
+    """Pool of `n` decoding processes that write crops to `rows`, the memory of a descriptor."""
 
-    def __init__(self, memory: int, n: int) -> None:
-        self._rows = Rows(memory)
-        self._processes = [DecodingProcess(memory) for _ in range(n)]
-        self._idle: SimpleQueue[DecodingProcess] = SimpleQueue()
-        for process in self._processes:
-            process.start()
-            self._idle.put(process)
+    def __init__(self, memory: int, rows: Rows, n: int) -> None:
+        self._memory, self._rows = memory, rows
+        self.processes = [DecodingProcess(memory) for _ in range(n)]
+        self._idle: SimpleQueue[int] = SimpleQueue()
+        for number in range(n):
+            self._idle.put(number)
         self._threads = ThreadPoolExecutor(n)
         self._is_closed = False
 
     def submit(self, requests: Sequence[Request], most_at_a_time: int) -> Iterator[Decoded]:
         """Decode images as `DecoderPool.submit` does."""
-        step = max(1, min(-(-len(requests) // len(self._processes)), most_at_a_time))
+        step = max(1, min(-(-len(requests) // len(self.processes)), most_at_a_time))
         parts = [self._threads.submit(self._look, requests[i : i + step]) for i in range(0, len(requests), step)]
         return (looked for part in parts for looked in part.result())
 
@@ -220,26 +175,30 @@ class ProcessPool:
         """End all threads and processes and drop queued images."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
         self._threads.shutdown()
-        for process in self._processes:
-            process.stop()
+        for process in self.processes:
+            process.end()
 
     def _look(self, requests: Sequence[Request]) -> list[Decoded]:
-        process = self._idle.get()
+        number = self._idle.get()
         try:
-            found = process.ask(requests)
-        except GoneError:  # one after the other, to find the image that caused it
-            found = [self._ask_again(process, request) for request in requests]
+            found = self._asked(number, requests)
         finally:
-            self._idle.put(process)
+            self._idle.put(number)
         return [looked or decode(request, self._rows) for looked, request in zip(found, requests, strict=True)]
 
-    def _ask_again(self, process: DecodingProcess, request: Request) -> Decoded | None:
-        if self._is_closed:
-            return Decoded(b"", "dropped")
+    def _asked(self, number: int, requests: Sequence[Request], *, again: bool = False) -> list[Decoded | None]:
+        """Ask a process; replace one that has ended, and ask again for one image at a time, to find the cause."""
+        process = self.processes[number]
         try:
-            return process.ask([request])[0]
-        except GoneError as gone:
-            return Decoded(request.digest, f"its decoding process ended ({gone})") if gone.at_work else None
+            return process.ask(requests)
+        except EOFError:
+            if self._is_closed or not process.is_up:  # it cannot start: this thread decodes
+                return [Decoded(b"", "dropped") if self._is_closed else None for _ in requests]
+            ending = process.end()
+            self.processes[number] = DecodingProcess(self._memory)
+            if again:
+                return [Decoded(requests[0].digest, f"its decoding process ended ({ending})")]
+            return [looked for request in requests for looked in self._asked(number, [request], again=True)]

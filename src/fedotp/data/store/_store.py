@@ -111,28 +111,21 @@ class TokenStore:
                     self._writer = ShardWriter(self.folder, self.encoding)
             self._writer.append(keys, records)
 
-    def gather(self, numbers: Ints) -> Records:
-        """Return the records (...) with these numbers (...)."""
-        records = np.empty(numbers.size, self.encoding.record)
+    def gather(self, numbers: Ints, field: str = "") -> NDArray[Any]:
+        """Return the records (...) with these numbers (...), or one `field` (..., *shape) without the others."""
+        kind = self.encoding.record[field] if field else self.encoding.record
+        found = np.empty((numbers.size, *kind.shape), kind.base)
         shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
         for number in np.unique(shards):
             mapped = list(self._shards.values())[number].mapped()
             at = np.flatnonzero(shards == number)
-            if len(at) == len(records):  # the usual case
-                deque(in_pieces(partial(_take, mapped, rows, records), len(records), records.itemsize), maxlen=0)
+            if field:
+                found[at] = mapped[field][rows[at]]
+            elif len(at) == len(found):  # the usual case
+                deque(in_pieces(partial(_take, mapped, rows, found), len(found), found.itemsize), maxlen=0)
             else:
-                records[at] = mapped[rows[at]]
-        return records.reshape(numbers.shape)
-
-    def gather_field(self, numbers: Ints, name: str) -> NDArray[Any]:
-        """Return one field (..., *shape of the field) of the records with these numbers (...); read no other field."""
-        field = self.encoding.record[name]
-        values = np.empty((numbers.size, *field.shape), field.base)
-        shards, rows = self._table["shard"][numbers.ravel()], self._table["row"][numbers.ravel()]
-        for number in np.unique(shards):
-            at = np.flatnonzero(shards == number)
-            values[at] = list(self._shards.values())[number].mapped()[name][rows[at]]
-        return values.reshape(*numbers.shape, *field.shape)
+                found[at] = mapped[rows[at]]
+        return found.reshape((*numbers.shape, *kind.shape))
 
     def check(self, numbers: Ints) -> Iterator[tuple[int, Ints]]:
         """Verify checksums of records (n,); yield numbers of checked records, and the corrupt ones."""

@@ -120,7 +120,7 @@ class EncodedSplit:
         numbers = self.records[np.asarray(crop), np.asarray(indices)]
         if tokens:
             return restore(unpack(self.store.gather(numbers), device), dtype)
-        pooled = torch.from_numpy(self.store.gather_field(numbers, "pooled")).to(device).to(dtype)
+        pooled = torch.from_numpy(self.store.gather(numbers, "pooled")).to(device).to(dtype)
         return ImageFeatures(pooled, pooled.new_empty(*pooled.shape[:-1], 0, pooled.shape[-1]))
 
 

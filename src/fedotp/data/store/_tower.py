@@ -1,25 +1,23 @@
 """Encoding of missing crops: decoded ahead, encoded by the image tower, and written to the store."""
 
-import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from hashlib import sha256
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
 from fedotp._graphs import Recorded, Recordings
 from fedotp.clip import CLIP, ImageFeatures, Normalisation, normalise
-from fedotp.data._dataset import FileContents, ImageArray, ImageFiles, Split
+from fedotp.data._dataset import ImageFiles, Split
 from fedotp.data._types import Ints
-from fedotp.data.store._crops import Decoded, Portable, Request, Transform, content_digest
+from fedotp.data.store._crops import Decoded, Request, Transform
 from fedotp.data.store._pool import DecoderPool
 from fedotp.data.store._shard import DIGEST, Keys, split_keys
 from fedotp.data.store._store import TokenStore
@@ -90,35 +88,23 @@ class SplitImage(NamedTuple):
     i: int
 
     def read(self) -> bytes:
-        """Return the stored bytes."""
+        """Return the bytes of the file."""
         return self.split.read(self.i)
 
-    def decoded(self, content: bytes) -> AbstractContextManager[Image.Image]:
-        """Decode the bytes into an image."""
-        return self.split.decoded(content)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of raw pixels; () for files."""
-        source = self.split.source
-        return source.pixels.shape[1:] if isinstance(source, ImageArray) else ()
-
-    def portable(self) -> Portable | None:
-        """Return the image for another process: the path of a file, else the bytes; None if impossible."""
-        source = self.split.source
-        if isinstance(source, ImageFiles):
-            return Portable(path=os.path.join(source.root, source.paths[self.split.rows[self.i]]))
-        with suppress(OSError, FedotpError):
-            if isinstance(source, FileContents | ImageArray):
-                return Portable(content=self.read(), shape=self.shape)
-        return None
+    def portable(self) -> "str | bytes | SplitImage":
+        """Return the image for another process: the path of a file, else its bytes; itself if it cannot be read."""
+        if isinstance(self.split.source, ImageFiles):
+            return self.split.where(self.i)
+        try:
+            return self.read()
+        except (OSError, FedotpError):
+            return self
 
 
 def content_of(split: Split, i: int) -> bytes:
-    """Return the digest of the stored bytes of image `i` of `split`, equal for copies."""
-    image = SplitImage(split, i)
+    """Return the SHA-256 of the bytes of image `i` of `split`, equal for copies."""
     try:
-        return content_digest(image.read(), image.shape)
+        return sha256(split.read(i)).digest()
     except OSError as error:
         raise FedotpError(f"cannot read image {split.where(i)}: {reason(error)}") from error
 

@@ -165,7 +165,7 @@ class Site:
         try:
             make_private(folders[0].parent)
             for folder in folders:
-                classifier.save(folder, force=True, with_memory=classifier.memory is not None)
+                classifier.save(folder, force=True, with_memory=classifier.predictor.memory is not None)
                 record("release", what="classifier", path=str(folder), run=run)
         except FedotpError as error:
             log.error("cannot save this site's classifier: %s", error)

@@ -5,13 +5,13 @@ Shares are integers in millionths, or None if unknown, so that curves of many cl
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedotp._files import parse_json, read_regular
-from fedotp._text import counted, one_line
+from fedotp._files import read_json
+from fedotp._text import counted
+from fedotp.classifier import backbone_name
 from fedotp.config import Config
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import METRICS, Metric
@@ -39,7 +39,7 @@ def gather(run: RunDirectory) -> dict[str, Any]:
         "method": {"title": config.title, "reference": config.method.reference},
         "seed": config.seed,
         "data": {key: manifest["data"][key] for key in ("name", "classes", "train_images", "test_images")},
-        "backbone": _backbone(manifest["backbone"]["name"]),
+        "backbone": backbone_name(manifest["backbone"]["name"]),
         "deployed": run.is_deployed,
         "split": {"scheme": config.partition.scheme, "alpha": config.partition.alpha, "shots": config.partition.shots},
         "rounds": {
@@ -68,11 +68,6 @@ def gather(run: RunDirectory) -> dict[str, Any]:
         "warnings": _untrusted(summary),
         "checks": _checks(config, summary),
     }
-
-
-def _backbone(name: str) -> str:
-    """Return the name of a backbone, without folders if it is a file."""
-    return Path(name).name if Path(name).suffix else name
 
 
 def _notes(config: Config, summary: dict[str, Any]) -> list[str]:
@@ -240,16 +235,9 @@ def _confusion(run: RunDirectory, n_clients: int, n_classes: int, missing: list[
     return [triples[start:end].ravel().tolist() for start, end in itertools.pairwise(ends)]
 
 
-def _result(path: Path) -> Any:
-    try:
-        return parse_json(read_regular(path, _MOST_BYTES).decode("utf-8"))
-    except (OSError, ValueError) as error:
-        raise FedotpError(f"cannot read {path}: {one_line(error)}") from error
-
-
 def _joined_later(run: RunDirectory) -> list[dict[str, Any]]:
     """Return clients that joined after the run with `fedotp join`."""
-    results = [_result(path) for path in sorted(run.path.glob("joined/*/result.json"))]
+    results = [read_json(path, _MOST_BYTES) for path in sorted(run.path.glob("joined/*/result.json"))]
     return [
         {
             "name": result["client"],

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedotp.errors import FedotpError
+from fedotp.federation.testing import ZERO_SHOT
 from fedotp.report.page._gather import share
 from fedotp.runs.directory import RunDirectory, summary_of_views
 
@@ -77,23 +78,13 @@ def gather_privacy(run: RunDirectory) -> dict[str, Any] | None:
 
 
 def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
-    bounds = [
-        {
-            "what": str(name),
-            **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
-            **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
-        }
-        for name, bound in found["bounds"].items()
-    ]
-    if not bounds:
-        raise ValueError("an audit without a bound")
-    upper = found["upper"]
+    bound, upper = found["bound"], found["upper"]
     return {
         "unit": str(found["unit"]),
-        "kind": str(found["kind"]),
         "upper": None if upper is None else _number(upper),
         "broken": bool(found["broken"]),
-        "bounds": bounds,
+        **{key: _number(bound[key]) for key in ("epsilon", "delta", "confidence")},
+        **{key: int(bound[key]) for key in ("canaries", "included", "guesses", "right")},
     }
 
 
@@ -102,7 +93,7 @@ def _probe(found: Mapping[str, Any]) -> dict[str, Any]:
         **{key: int(found[key]) for key in ("members", "others")},
         "confidence": _number(found["confidence"]),
         "fair": bool(found["fair"]),
-        "attacks": [_attack(attack) for attack in (*found["attacks"], found["control"])],
+        "attacks": [_attack(**attack) for attack in found["attacks"]] + [_attack(ZERO_SHOT, "loss", found["control"])],
         "allowed": None if found["allowed"] is None else _allowed(found["allowed"]),
     }
 
@@ -113,13 +104,9 @@ def _allowed(found: Mapping[str, Any]) -> dict[str, Any]:
     return {"epsilon": _number(found["epsilon"]), "auc": _number(found["auc"]), "tpr": rates}
 
 
-def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "target": str(found["target"]),
-        "score": str(found["score"]),
-        "auc": _estimate(found["auc"]),
-        "tpr": {str(share): _estimate(rate) for share, rate in found["tpr"].items()},
-    }
+def _attack(target: str, score: str, separation: Mapping[str, Any]) -> dict[str, Any]:
+    rates = {str(share): _estimate(rate) for share, rate in separation["tpr"].items()}
+    return {"target": str(target), "score": str(score), "auc": _estimate(separation["auc"]), "tpr": rates}
 
 
 def _estimate(found: Mapping[str, Any]) -> list[float]:

@@ -1,6 +1,5 @@
 // Privacy: upper bounds from the accountant, lower bounds from attacks.
 
-const LOOKED_AT = { releases: 'every release', global: 'the shared prompt', personal: 'clients’ own classifiers' };
 const TARGETS = { global: 'shared prompt', personal: 'clients’ own classifiers', bundle: 'bundle', zero_shot: 'zero-shot CLIP (control)', allowed: 'limit by the accountant' };
 const ATTACKS = { loss: 'loss', learned: 'reduction of the loss against zero-shot CLIP' };
 const epsilonText = (value) => (known(value) ? value.toFixed(2) : 'no guarantee');
@@ -28,35 +27,31 @@ function spentOption() {
 function epsilonOption() {
   const { audit } = focus().privacy ?? {};
   if (!audit) return null;
-  const { bounds, upper } = audit;
+  const { epsilon, upper, right, guesses } = audit;
   const colour = tone(focus());
   const bar = (name, opacity, value) => ({
-    type: 'bar', name, stack: 'epsilon', barMaxWidth: 22, itemStyle: { color: alpha(colour, opacity) }, data: bounds.map(value),
+    type: 'bar', name, stack: 'epsilon', barMaxWidth: 22, itemStyle: { color: alpha(colour, opacity) }, data: [value],
   });
   return {
     grid: grid({ top: 30, left: 16, right: 28 }), xAxis: axis('epsilon', { nameLocation: 'middle', nameGap: 26 }),
     legend: { top: 0, left: 0, icon: 'roundRect', itemWidth: 12, itemHeight: 8, textStyle: { color: css('muted') } },
-    yAxis: categories(bounds.map((bound) => LOOKED_AT[bound.what] ?? bound.what), { inverse: true, axisLabel: { width: narrow() ? 90 : 170 } }),
+    yAxis: categories(['every release'], { axisLabel: { width: narrow() ? 90 : 170 } }),
     series: [
-      bar('at least, from the audit', 1, (bound) => bound.epsilon),
-      ...(known(upper) ? [bar('at most, from the accountant', 0.25, (bound) => Math.max(0, upper - bound.epsilon))] : []),
+      bar('at least, from the audit', 1, epsilon),
+      ...(known(upper) ? [bar('at most, from the accountant', 0.25, Math.max(0, upper - epsilon))] : []),
     ],
-    tooltip: tooltip((params) => {
-      const bound = bounds[params[0].dataIndex];
-      return [LOOKED_AT[bound.what] ?? bound.what, [
-        ['at least', bound.epsilon.toFixed(2)], ['at most', epsilonText(upper)],
-        ['correct guesses', `${count(bound.right)} of ${count(bound.guesses)}`],
-      ]];
-    }, byBar),
+    tooltip: tooltip(() => ['every release', [
+      ['at least', epsilon.toFixed(2)], ['at most', epsilonText(upper)],
+      ['correct guesses', `${count(right)} of ${count(guesses)}`],
+    ]], byBar),
   };
 }
 
-function auditText({ kind, unit, upper, broken, bounds: [first] }) {
-  const what = kind === 'images' ? 'mislabelled images' : unit === 'site' ? 'synthetic sites' : 'synthetic gradients';
-  const words = `${count(first.canaries)} canaries (${what}) are each included in a run of the same settings with probability 1/2. `
-    + `The attacker guesses from the releases which were included: epsilon is at least the lower bound with ${(100 * first.confidence).toFixed(0)} % confidence, at delta ${first.delta}. `;
+function auditText({ unit, upper, broken, canaries, confidence, delta }) {
+  const words = `${count(canaries)} canaries (synthetic ${unit === 'site' ? 'sites' : 'gradients'}) are each included in a run of the same settings with probability 1/2. `
+    + `The attacker guesses from the releases which were included: epsilon is at least the lower bound with ${(100 * confidence).toFixed(0)} % confidence, at delta ${delta}. `;
   if (broken) return `${words}This exceeds the accountant’s upper bound: the guarantee is violated.`;
-  return words + (known(upper) ? `The accountant’s upper bound is ${upper.toFixed(2)}.` : 'There is no privacy guarantee.');
+  return words + (known(upper) ? `The accountant’s upper bound is ${upper.toFixed(2)}.` : 'Without noise there is no privacy guarantee.');
 }
 
 function probeText({ members, others, confidence, fair }) {
@@ -68,15 +63,14 @@ function probeText({ members, others, confidence, fair }) {
 }
 
 function boundTable() {
-  const rows = runs.filter((run) => run.privacy?.audit).flatMap((run) => run.privacy.audit.bounds.map((bound) => ({ ...bound, run })));
+  const rows = runs.filter((run) => run.privacy?.audit).map((run) => ({ ...run.privacy.audit, run }));
   const number = (title, value, cell) => ({ title, number: true, value, cell });
   return table({
     label: 'Upper and lower bounds of epsilon', rows,
     columns: [
       ...(runs.length > 1 ? [{ title: 'run', value: (row) => row.run.title, cell: (row) => key(row.run) }] : []),
-      { title: 'attack on', value: (row) => LOOKED_AT[row.what] ?? row.what },
       number('epsilon, at least', (row) => row.epsilon, (row) => row.epsilon.toFixed(2)),
-      number('epsilon, at most', (row) => row.run.privacy.audit.upper, (row) => epsilonText(row.run.privacy.audit.upper)),
+      number('epsilon, at most', (row) => row.upper, (row) => epsilonText(row.upper)),
       number('canaries', (row) => row.canaries, (row) => count(row.canaries)),
       number('correct guesses', (row) => row.right / Math.max(row.guesses, 1), (row) => `${count(row.right)} of ${count(row.guesses)}`),
     ],
@@ -123,7 +117,7 @@ function privacy() {
   }
   if (looked.some((run) => run.privacy.audit)) {
     const said = el('p', { class: 'note' });
-    const chart = addChart('Upper and lower bounds of epsilon', () => 100 + 40 * (focus().privacy?.audit?.bounds.length ?? 1), epsilonOption);
+    const chart = addChart('Upper and lower bounds of epsilon', () => 140, epsilonOption);
     const shown = boundTable();
     node.append(el('h3', {}, 'Audit with canaries'), said, chart.node, shown.node);
     onChange(() => {
