@@ -2,7 +2,7 @@
 
 With X (n, e) the features of a client's n images, of length 1, and Y (n, K) their labels, one-hot minus 1/K, a client
 sends the means G = X'X / n and B = X'Y / n. Their averages with weights n (Eq. 4) are those of all images, for any
-partition. So secure sums can add them, differential privacy covers them, and subtraction removes a client.
+partition. So secure sums can add them, and differential privacy covers them.
 """
 
 from collections.abc import Sequence
