@@ -30,7 +30,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "pfedmoap": {"method": {"name": "pfedmoap"}},
     "fedtpg": {"method": {"name": "fedtpg"}},
     "fedotp, prior": {"evaluation": {"prior": 1.0}},
-    "promptfl, prior chosen": {"method": {"name": "promptfl"}, "evaluation": {"prior": "cv"}},
 }
 
 
