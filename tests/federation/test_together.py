@@ -27,8 +27,7 @@ from fedotp.federation import FederatedData, Settings, Simulator
 from fedotp.federation._hardware import Cores
 from fedotp.federation.clients import LocalTrainer
 from fedotp.federation.together import Together
-from fedotp.methods import FedOTP, Method
-from fedotp.methods._promptfolio import PromptFolio
+from fedotp.methods import Method
 
 SEEDS = (0, 1, 2, 3)
 DATA = make_data()
@@ -47,18 +46,13 @@ def other_split(seed: int) -> FederatedData:
 
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
-    """With seeds, learning rates, splits and, for FedOTP, masses and dials, for PromptFolio thetas of their own."""
+    """With seeds, learning rates and splits of their own."""
     method = method_of(method) if isinstance(method, str) else method
     made, space = [], settings.pop("space", "context")
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
         data = DATA if seed < 2 else other_split(seed)
-        its = method
-        if type(method) is FedOTP:
-            its = replace(method, mass=(0.8, 0.5, 1.0, 0.8)[seed], dial=(None, 0.3, 1.0, 0.0)[seed])
-        elif type(method) is PromptFolio:
-            its = replace(method, theta=(0.4, 0.0, 1.0, 0.4)[seed])
-        made.append(simulator(its, own, task=make_task(dtype, seed=seed, space=space), data=data))
+        made.append(simulator(method, own, task=make_task(dtype, seed=seed, space=space), data=data))
     return made
 
 

@@ -95,13 +95,6 @@ class Method(ABC):
                 raise FedotpError(f"{self.title} has no option {name}: {_FIXED[name]}")
         return replace(self, **{known[name][0]: value for name, value in options.items()})
 
-    def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
-        """Return one method for the clients of this and of `others`, to train their runs as one; None if impossible.
-
-        Also return, for each method, additional parameters (no client axis) for its clients.
-        """
-        return (self, [{} for _ in (self, *others)]) if all(other == self for other in others) else None
-
     @property
     def bound_to_classes(self) -> str:
         """Reason why the learned parameters cannot be used with other class names; "" if they can."""
@@ -212,7 +205,7 @@ class Method(ABC):
         return {}
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
-        """Return weights of prompts that sum to 1: (N,), (C, N) or, different for images, (C, B, N); None for equal.
+        """Return weights of prompts that sum to 1: (N,) or, different for images, (C, B, N); None for equal.
 
         `classes` are the class features (C, N, K, e).
         """

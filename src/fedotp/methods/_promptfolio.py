@@ -1,6 +1,5 @@
 """PromptFolio: a global and a local prompt whose class features are mixed in a fixed ratio."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +12,6 @@ from fedotp.methods._method import LearningRates, Method
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
-
-_THETA = "theta"  # name of the parameter of clients with their own theta
 
 
 @dataclass(frozen=True)
@@ -51,16 +48,6 @@ class PromptFolio(Method):
         """The option `theta`, as the dial."""
         return {"dial": ("theta", self.theta)}
 
-    def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Combine methods that differ at most in theta."""
-        if together := super().side_by_side(others):
-            return together
-        methods = [method for method in (self, *others) if type(method) is PromptFolio]
-        if len(methods) <= len(others):
-            return None
-        thetas = [torch.tensor(method.theta, dtype=torch.float64) for method in methods]
-        return _EachItsTheta(), [{_THETA: theta} for theta in thetas]
-
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """Return P_g (1, s, d), under the name that `global_part` uses."""
         return {"prompt": task.contexts(2)[:1]}
@@ -77,18 +64,3 @@ class PromptFolio(Method):
         """Return 1 - theta and theta, (2,)."""
         theta = torch.full((), self.theta, dtype=task.dtype, device=task.device)
         return torch.stack([1 - theta, theta])
-
-
-@dataclass(frozen=True)
-class _EachItsTheta(PromptFolio):
-    """PromptFolio for clients with different thetas, which are parameters of the clients."""
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The thetas."""
-        return frozenset({_THETA})
-
-    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """Return 1 - theta and theta of each client, (C, 2)."""
-        theta = params[_THETA].to(task.dtype)
-        return torch.stack([1 - theta, theta], dim=-1)
