@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._values import require_choices, require_from
-from fedotp.methods._method import Method
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
@@ -21,7 +21,7 @@ _DIVISOR = 10  # of gradients, in the authors' code
 
 
 @dataclass(frozen=True)
-class DPFPL(Method):
+class DPFPL(PromptFL):
     """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G shared and p_L private.
 
     In every step one power iteration factorises p_L: u (s, k) has orthonormal columns, v (k, d) orthonormal rows that
@@ -49,19 +49,11 @@ class DPFPL(Method):
     name: ClassVar[str] = "dp-fpl"
     title: ClassVar[str] = "DP-FPL"
     reference: ClassVar[str] = "Tran et al., ICLR 2025"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
         require_choices(self, "method.")
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with p_G alone."""
-        return PromptFL()
-
-    def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return p_G (1, s, d), under the name that `global_part` uses."""
-        return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
         """Return p_L (1, s, d); (1, K, s, d) with vectors per class."""

@@ -60,6 +60,7 @@ class FedMGP(Method):
     reference: ClassVar[str] = "Bo et al., NeurIPS 2025"
     learning_rates: ClassVar[LearningRates] = LearningRates(mini=0.01)
     publishes: ClassVar[frozenset[str]] = frozenset({"own"})  # each group until it is drawn
+    fixed: ClassVar[frozenset[str]] = frozenset({"begun"})  # of "code": an average exists
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_GROUPS, "method.groups", self.groups, " (the authors use 5)")
@@ -68,11 +69,6 @@ class FedMGP(Method):
         require_from(0, MOST, "method.diversity", self.diversity, " (the authors use 1)")
         require_choices(self, "method.")
         require_from(_COLDEST, MOST, "method.tau", self.tau, " (the authors use 1)")
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The flag of "code" that an average exists."""
-        return frozenset({"begun"} if self.variant == "code" else ())
 
     @property
     def global_part(self) -> "FedMGP":

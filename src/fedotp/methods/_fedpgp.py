@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
-from fedotp.methods._method import LearningRates, Method
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
@@ -19,7 +19,7 @@ _LEAST_TAU = 1e-6
 
 
 @dataclass(frozen=True)
-class FedPGP(Method):
+class FedPGP(PromptFL):
     """Cui et al., ICML 2024: the prompt of a client is P = sigma + U V, with sigma shared and U, V private.
 
     Its loss is the cross-entropy of P plus mu L, which pulls sigma toward zero-shot CLIP and away from P:
@@ -50,15 +50,6 @@ class FedPGP(Method):
         require_from(0, MOST, "method.mu", self.mu, " (the paper uses 0.5)")
         require_from(_LEAST_TAU, MOST, "method.tau", self.tau, " (the paper uses 0.5)")
         require_choices(self, "method.")
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with sigma alone."""
-        return PromptFL()
-
-    def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return sigma (1, s, d), under the name that `global_part` uses."""
-        return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
         """Return U (1, s, r) and V (1, r, d); (1, K, ...) with vectors per class."""

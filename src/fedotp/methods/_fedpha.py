@@ -10,14 +10,14 @@ from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._method import LearningRates, Method
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
 
 @dataclass(frozen=True)
-class FedPHA(Method):
+class FedPHA(PromptFL):
     """Fang et al., ICML 2025: a global prompt P_g of s vectors and a local one P_l, which alone predicts.
 
     With z_k(P) the class features of length 1 and P~ the local prompt projected away from the global one,
@@ -51,11 +51,6 @@ class FedPHA(Method):
         require_from(0, MOST, "method.alpha", self.alpha, " (the authors use 1)")
         require_choices(self, "method.")
         require_from(0, MOST, "method.n_ctx_private", self.n_ctx_private, " (0: as many as the global prompt)")
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with the global prompt alone."""
-        return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """Return P_g (1, s, d)."""

@@ -71,6 +71,8 @@ class Method(ABC):
     """Factor of the class prior for `evaluation.prior` = "method"."""
     publishes: ClassVar[frozenset[str]] = frozenset()
     """Names of private parameters that are also sent, for methods whose server stores every client's own."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Names of parameters that a client uses but neither trains nor sends back."""
 
     # Properties --------------------------------------------------------------------------------------------
 
@@ -116,11 +118,6 @@ class Method(ABC):
         return False
 
     @property
-    def fixed(self) -> frozenset[str]:
-        """Names of parameters that a client uses but neither trains nor sends back."""
-        return frozenset()
-
-    @property
     def rate(self) -> Mapping[str, float]:
         """Factors of the learning rate by parameter name; 1 by default."""
         return {}
@@ -164,8 +161,15 @@ class Method(ABC):
 
     def untrained(self, task: Task) -> Parameters:
         """Return the parameters (1, ...) with which a client predicts before any training."""
+        return self.deployed(*self._received_and_private(task))
+
+    def initial(self, task: Task) -> Parameters:
+        """Return the parameters (1, ...) with which a client begins its first round."""
+        return self.start(*self._received_and_private(task))
+
+    def _received_and_private(self, task: Task) -> tuple[Parameters, Parameters]:
         private = {name: value[None] for name, value in self.private(task).items()}
-        return self.deployed(self.send(self.shared(task, 1), None, 1), private)
+        return self.send(self.shared(task, 1), None, 1), private
 
     def knows_clients(self, task: Task) -> bool:
         """True if the server stores parameters of every client."""

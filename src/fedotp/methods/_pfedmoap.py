@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._method import LearningRates, Method, weighted_average
+from fedotp.methods._method import LearningRates, weighted_average
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, constant, uniform
@@ -22,7 +22,7 @@ _MOST_EXPERTS = 256  # all are sent in every round
 
 
 @dataclass(frozen=True)
-class PFedMoAP(Method):
+class PFedMoAP(PromptFL):
     """Luo et al., ICLR 2025: a mixture of experts, which are prompts of other clients.
 
     The server averages the prompts (Eq. 4) to P_g and stores every client's last one. A client trains its prompt P_i
@@ -67,6 +67,7 @@ class PFedMoAP(Method):
     reference: ClassVar[str] = "Luo et al., ICLR 2025"
     learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.002, mini=0.003)
     publishes: ClassVar[frozenset[str]] = frozenset({"own"})
+    fixed: ClassVar[frozenset[str]] = frozenset({"experts", "present", "stage"})
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_EXPERTS, "method.experts", self.experts, " (the paper uses 9)")
@@ -75,19 +76,9 @@ class PFedMoAP(Method):
         require_from(0, MOST, "method.gate_rate", self.gate_rate, " (times optimizer.lr; the paper: 0.01 / 0.002 = 5)")
 
     @property
-    def fixed(self) -> frozenset[str]:
-        """The experts, their mask, and the client's stage."""
-        return frozenset({"experts", "present", "stage"})
-
-    @property
     def rate(self) -> Mapping[str, float]:
         """The factor of the gating network's learning rate."""
         return dict.fromkeys(("gate_in", "gate_in_bias", "gate_out", "gate_out_bias"), self.gate_rate)
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with the averaged prompt alone."""
-        return PromptFL()
 
     # Parameters --------------------------------------------------------------------------------------------
 

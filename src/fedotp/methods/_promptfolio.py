@@ -8,14 +8,14 @@ from torch import Tensor
 
 from fedotp._values import require
 from fedotp.clip import ImageFeatures
-from fedotp.methods._method import LearningRates, Method
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
 
 @dataclass(frozen=True)
-class PromptFolio(Method):
+class PromptFolio(PromptFL):
     """Pan et al., NeurIPS 2024: P_g is shared, P_l private, and the scores of an image with the pooled feature f are
 
         f . w_k,   w_k = (1 - theta) z_k(P_g) + theta z_k(P_l),
@@ -37,11 +37,6 @@ class PromptFolio(Method):
     def __post_init__(self) -> None:
         right = isinstance(self.theta, int | float) and 0 <= self.theta <= 1  # a dial may be "confidence"
         require(right, "method.theta", self.theta, "a number from 0 to 1 (the paper uses 0.4)")
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with P_g alone."""
-        return PromptFL()
 
     @property
     def adjustable(self) -> dict[str, tuple[str, object]]:

@@ -54,6 +54,7 @@ class Ridge(Method):
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "Ridge"
     reference: ClassVar[str] = "Fani et al., ICML 2024; He et al., CVPR 2025"
+    fixed: ClassVar[frozenset[str]] = frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
 
     def __post_init__(self) -> None:
         self._require_reg()
@@ -116,11 +117,6 @@ class Ridge(Method):
     def reg_of(self, server: Parameters) -> Tensor:
         """Return the current `reg` as a scalar tensor."""
         return torch.full_like(server[IMAGES], self.reg)
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """All received parameters."""
-        return frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """Return the shared weights, or each client's own: (C, e, K)."""
