@@ -15,8 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import Settings, Simulator
 from fedotp.matching import cross_entropy
 from fedotp.methods import Batch, FedOTP, PersonalRidge
-from fedotp.methods._personal_ridge import REGS
-from fedotp.methods._ridge import FedCOF, Ridge
+from fedotp.methods._ridge import REGS, FedCOF, Ridge
 from fedotp.privacy import PrivacySettings, noise_for
 
 
