@@ -24,7 +24,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "promptfl-ft": {"method": {"name": "promptfl-ft"}},
     "promptfl-fedper": {"method": {"name": "promptfl-fedper"}},
     "pfedprompt": {"method": {"name": "pfedprompt"}},
-    "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
     "promptfolio": {"method": {"name": "promptfolio"}},
     "fedpgp": {"method": {"name": "fedpgp"}},
     "pfedmoap": {"method": {"name": "pfedmoap"}},

@@ -35,7 +35,7 @@ def batch() -> Batch:
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64)
 
-    memory = Memory(draw(C, 2, E), draw(C, 2, E), torch.randint(K, (C, 2)))
+    memory = Memory(draw(C, 2, E), torch.randint(K, (C, 2)))
     return Batch(ImageFeatures(draw(C, B, E), draw(C, B, V, E)), torch.randint(K, (C, B)), memory=memory)
 
 

@@ -51,7 +51,7 @@ class Federation(Protocol):
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """Evaluate all or the drawn clients; predictions, or both, are None if clients do not report them."""
 
-    def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
+    def see(self, *, everyone: bool) -> list[View]:
         """Evaluate the other requested views of all or the drawn clients."""
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:

@@ -10,7 +10,7 @@ import torch
 
 from fedotp._system import free_gpu_bytes
 from fedotp.config import Config
-from fedotp.data import Dataset, Split, painted
+from fedotp.data import Dataset, OnProgress, Split, painted
 from fedotp.data.partition import Partition, make_partition, other_images
 from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.errors import FedotpError
@@ -56,7 +56,7 @@ def prepare(
     `like` is the run to resume or evaluate: its partition is used, and its backbone and data must be unchanged.
     `partition` is an existing one for a new run.
     """
-    return Preparation(config, observer).prepare(config, like, partition)
+    return Preparation(config, None if observer is None else observer.on_encoding).prepare(config, like, partition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +93,10 @@ class _Encoded:
 class Preparation:
     """Preparation of runs with the same data (`config.data`) and backbone, which share common inputs."""
 
-    def __init__(self, config: Config, observer: Observer | None = None) -> None:
+    def __init__(self, config: Config, on_encoding: OnProgress | None = None) -> None:
         """Load data and backbone; `config` is that of any of the runs."""
+        self.on_encoding = on_encoding
         self._config = config
-        self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
         self._all = load_data(config.data)
         if len(self._all.classes) < 2:
@@ -138,7 +138,7 @@ class Preparation:
         firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
         config = replace(self._config, data=replace(self._config.data, crops=0))
         few = replace(novel, train=novel.train.select(firsts))
-        test = encode_for(config, few, self._clip, self._observer.on_encoding).test
+        test = encode_for(config, few, self._clip, self.on_encoding).test
         return Novel(novel.classes, _resident(test, self._device), novel.test.labels, novel.digest)
 
     def _divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> _Divided:
@@ -217,7 +217,7 @@ class Preparation:
         return Backdoor(_resident(both, self._device), np.concatenate([labels, shown]), test, target, rows)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
-        return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
+        return encode_for(self._config, dataset, self._clip, self.on_encoding)
 
 
 def _or_error(work: Callable[[], _T]) -> _T | Exception:
