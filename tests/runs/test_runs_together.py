@@ -23,7 +23,8 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.many import ManyObserver, Outcome, Trial, Update, by_grid, by_method, run_many
 from fedotp.runs.many import _together as together_module
 from fedotp.runs.many._together import side_by_side
-from fedotp.runs.one import Preparation, make_simulator, prepare
+from fedotp.runs.one import Preparation, prepare
+from fedotp.runs.one._run import make_simulator
 
 EXACT = {"compute": {"precision": "float64"}}
 NOT_COMPARED = {"seconds", "command", "started", "sha256"}

@@ -13,7 +13,8 @@ from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
 from fedotp.federation import Checkpoint
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import make_simulator, prepare
+from fedotp.runs.one import prepare
+from fedotp.runs.one._run import make_simulator
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 

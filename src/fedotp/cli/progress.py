@@ -58,8 +58,7 @@ class PlainLines(Observer):
 
     def on_round(self, report: RoundReport) -> None:
         """Save speed and loss for the next line."""
-        speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f", {report.loss_text}{speed:,.0f} images/s{report.spent}"
+        self._training = f", {report.training_text}"
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Print the accuracy."""

@@ -59,9 +59,10 @@ class RoundReport:
         return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
     @property
-    def loss_text(self) -> str:
-        """Loss for display, such as "loss 0.250, "; "" if there is none."""
-        return "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
+    def training_text(self) -> str:
+        """Loss, if there is one, speed and privacy spent, for display."""
+        loss = "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
+        return f"{loss}{self.n_images / max(self.seconds, 1e-9):,.0f} images/s{self.spent}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return a line of metrics.jsonl; unknown values are None, inapplicable ones are omitted."""

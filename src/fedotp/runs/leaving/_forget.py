@@ -56,7 +56,10 @@ def forget(
             raise FedotpError(f"{after.path} is another run: {next(iter(differing))} differs; choose another --out")
     else:
         after.require_new()
-        _require_replayable(before, observer)
+        with before.reading():  # method, backbone and images must be unchanged
+            before.require_same_code(before.config.method)
+            if not before.is_deployed:
+                prepare(before.config, observer, before)
     if before.is_deployed:
         if not after.is_begun:
             _prepare_deployed(before, after, config, sites)
@@ -85,14 +88,6 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
     if {*sites} == {*there}:
         raise FedotpError(f"--client {', '.join(sites)}: these are all {len(there)} clients; at least one must remain")
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
-
-
-def _require_replayable(before: RunDirectory, observer: Observer | None) -> None:
-    """Raise an error unless method, backbone and images of a run are unchanged."""
-    with before.reading():
-        before.require_same_code(before.config.method)
-        if not before.is_deployed:
-            prepare(before.config, observer, before)
 
 
 def _prepare_deployed(before: RunDirectory, after: RunDirectory, config: Config, sites: Sequence[str]) -> None:
@@ -147,13 +142,6 @@ def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:
         return list(_found(run, sites))
 
 
-def rounds_of_site(run: RunDirectory, site: str) -> list[int]:
-    """Return the rounds with an update of a client, in ascending order."""
-    with run.reading():
-        number = run.manifest["clients"].index(site)
-        return [record["round"] for record in run.metrics("round") if number in record["answered"]]
-
-
 def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
     numbers = {run.manifest["clients"].index(site) for site in sites if site in run.manifest["clients"]}
     present = [site for site in sites if site not in run.config.federation.without]
@@ -196,11 +184,14 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
             f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute, so there is "
             "nothing to certify"
         )
+    with before.reading():
+        number = {site: before.manifest["clients"].index(site) for site in sites}
+        answered = [(record["round"], record["answered"]) for record in before.metrics("round")]
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
         "forgotten": list(sites),
         "without": list(after.config.federation.without),
-        "rounds_taken_part_in": {site: rounds_of_site(before, site) for site in sites},
+        "rounds_taken_part_in": {site: [n for n, who in answered if number[site] in who] for site in sites},
         "replayed": {"from_round": 0, "rounds": after.summary["rounds"], "real_sites": after.is_deployed},
         "seed": after.config.seed,
         "partition_seed": after.config.partition.seed,

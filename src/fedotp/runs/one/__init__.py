@@ -14,7 +14,6 @@ from fedotp.runs.one._prepare import Preparation as Preparation
 from fedotp.runs.one._prepare import Prepared as Prepared
 from fedotp.runs.one._prepare import prepare as prepare
 from fedotp.runs.one._run import evaluate_run as evaluate_run
-from fedotp.runs.one._run import make_simulator as make_simulator
 from fedotp.runs.one._run import opened as opened
 from fedotp.runs.one._run import restore as restore
 from fedotp.runs.one._run import resume as resume

@@ -61,8 +61,7 @@ class _Display(Observer):
 
     def on_round(self, report: RoundReport) -> None:
         self._done, self._title = report.round * self._per_round, _title(report.round, self._rounds)
-        speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f"{report.loss_text}{speed:,.0f} images/s{report.spent}"
+        self._training = report.training_text
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
