@@ -15,7 +15,6 @@ from toy_federation import (
     make_data,
     make_settings,
     make_task,
-    method_of,
     simulator,
     state_of,
     worst_difference,
@@ -47,7 +46,6 @@ def other_split(seed: int) -> FederatedData:
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
     """With seeds, learning rates and splits of their own."""
-    method = method_of(method) if isinstance(method, str) else method
     made, space = [], settings.pop("space", "context")
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
@@ -160,10 +158,7 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance"),
     [
-        *(
-            (name, torch.float64, 1e-13)
-            for name in dict.fromkeys((*STRUCTURES, "fedotp", "promptfolio", "fedmgp:code"))
-        ),
+        *((name, torch.float64, 1e-13) for name in dict.fromkeys((*STRUCTURES, "fedotp", "promptfolio"))),
         ("fedotp", torch.float32, 5e-6),
     ],
 )
