@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from fedotp._bars import EncodingBars
 from fedotp._text import counted, printable
 from fedotp.cli.show import cell
 from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
-from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text
+from fedotp.runs.watch import STOPPING, LiveDisplay, Observer, accuracy_text
 
 _STOPPING_MANY = "Ctrl-C: finishing the rounds in progress; press it again to stop immediately"
 
