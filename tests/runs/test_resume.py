@@ -16,13 +16,14 @@ import fedotp
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
+from fedotp.runs.one import prepare
 from fedotp.runs.watch import Observer
 
 CASES = {
     "fedotp-sgd": {},
     "fedotp-adamw-kept": {"optimizer": {"name": "adamw", "lr": 0.01, "reset": False}},
     "fedamp-sgd-kept": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"reset": False}},
-    "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}, "evaluation": {"patience": 2}},
+    "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}},
     "crops": {"data": {"crops": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},
@@ -100,6 +101,7 @@ def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_path: Path) -> None:
     """Also between the last checkpoint and the summary; temporary files are left behind and do no harm."""
     config = make_config(inputs, federation={"rounds": 2}, **CASES[case])
+    prepare(config)  # tokens are written once, whichever test is first
     with pytest.MonkeyPatch.context() as patch:
         count = deadly_calls(patch, -1)
         expected = outcome(fedotp.run(config, tmp_path / "whole"))

@@ -111,7 +111,7 @@ GRIDS = {
     "who takes part": ["federation.participation=1.0,0.5", "federation.holdout_clients=0,2"],
     "who is left out": ["federation.holdout_clients=0", "federation.holdout=client-0,client-3"],
     "how long and how often": ["federation.rounds=2,4", "evaluation.every=0,1"],
-    "clients and when to stop": ["partition.n_clients=3,5", "evaluation.patience=0,1"],
+    "how many clients": ["partition.n_clients=3,5"],
 }
 
 

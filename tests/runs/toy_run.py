@@ -76,7 +76,7 @@ def found(run: RunDirectory) -> dict[str, Any]:
         "config": run.path.joinpath("config.toml").read_text(),
         "metrics": [_without_times(record) for record in run.metrics()],
         "summary": _without_times(run.summary),
-        "progress": (progress.round, progress.bytes_up, progress.bytes_down, progress.stopped, progress.best_round),
+        "progress": (progress.round, progress.bytes_up, progress.bytes_down, progress.best_round),
         **{f"{part}.{name}": value for part, arrays in parts.items() for name, value in arrays.items()},
     }
 

@@ -89,7 +89,7 @@ class Progress:
     """Progress of a run; with the parameters, the complete state needed to resume.
 
     `metrics_bytes` is the length of the metrics file so far, `metrics_digest` its SHA-256. Bytes and seconds are sums
-    over the rounds; `since_best` counts evaluations since the best one.
+    over the rounds.
     """
 
     round: int = 0
@@ -98,8 +98,6 @@ class Progress:
     group_size: int = 0
     best_accuracy: float = -1.0
     best_round: int = 0
-    since_best: int = 0
-    stopped: bool = False
     bytes_up: int = 0
     bytes_down: int = 0
     train_seconds: float = 0.0

@@ -148,9 +148,6 @@ class EvaluationSettings:
             after the last only.
         clients: number of clients evaluated after a round, drawn each time; 0 for all. The last evaluation is of all.
         batch_size: images per client in a prediction step.
-        patience: stop after this number of evaluations without a rise in mean accuracy; 0 for never. This selects on
-            test accuracy, so the result is biased.
-        min_delta: smallest increase of accuracy that counts as a rise.
         views: evaluations by images, class names and model; "personal", each client on its own test images, is always
             included. "global": the method's global part. "base": every client on all test images of the trained
             classes. "novel": every client on those of the novel classes, with their names (data.classes).
@@ -168,8 +165,6 @@ class EvaluationSettings:
     every: int = 1
     clients: int = 0
     batch_size: int = 100
-    patience: int = 0
-    min_delta: float = 0.0
     views: Words = ("personal",)
     prior: float | Literal["method"] = "method"
     smoothing: float = SMOOTHING
@@ -178,10 +173,9 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if not set(self.views) <= set(VIEWS):
             raise SettingError("evaluation.views", show(self.views), f"a list of {alternatives(VIEWS)}")
-        for key in ("every", "clients", "patience", "views_every"):
+        for key in ("every", "clients", "views_every"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
-        require_from(0, 1, "evaluation.min_delta", self.min_delta)
         if isinstance(self.prior, str):
             require(self.prior == "method", "evaluation.prior", self.prior, 'from 0 to 10, or "method"')
         else:

@@ -125,7 +125,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
                 own.mean - theirs.mean if own and theirs and i != reference else None,
                 differences.of[i],
                 differences.together[i],
-                _word(differences, i),
+                differences.word(i).removesuffix(f" {entry.against}") if differences.of[i] else "",
                 tuple(checked[row].not_above) if whole else (),
                 whole and bool(checked[row].flagged),
             )
@@ -155,13 +155,6 @@ def _spread(entry: Entry, ours: dict[Pair, float], summaries: Sequence[Mapping[s
 def _last_five(summaries: Sequence[Mapping[str, Any]]) -> float | None:
     found = [summary["last_five"]["accuracy"] for summary in summaries if summary.get("last_five")]
     return statistics.fmean(found) if found else None
-
-
-def _word(differences: Differences, number: int) -> str:
-    """Return the verdict on a row, without the name of the baseline."""
-    against = differences.names[differences.reference]
-    word = differences.word(number) if differences.of[number] else ""
-    return word.removesuffix(f" {against}")
 
 
 class Grid(NamedTuple):
