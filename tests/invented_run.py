@@ -78,7 +78,6 @@ def invent_run(
         directory.save_summary(
             {
                 "rounds": n_rounds,
-                "stopped_early": False,
                 "final": evaluation.totals() if share != "nothing" else {},
                 "best": {"accuracy": evaluation.mean, "round": n_rounds},
                 **summary_of_views(made("evaluation"), made("view"), clients),

@@ -19,30 +19,45 @@ def encoding_progress(*, quiet: bool = False, transient: bool = False) -> Iterat
 
     `transient` bars disappear at the end, and are not replaced by lines.
     """
-    console = Console(stderr=True)
     if quiet:
         yield None
-        return
-    if not transient and not console.is_terminal:
+    elif not transient and not Console(stderr=True).is_terminal:
         yield lines_of_progress()
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=transient) as progress:
-        tasks: dict[str, TaskID] = {}
+    else:
+        bars = EncodingBars(transient=transient)
+        try:
+            yield bars.show
+        finally:
+            bars.close()
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, speed="")
-            speed = progress.tasks[tasks[what]].speed
-            progress.update(tasks[what], completed=done, total=total, speed=f"{speed:,.0f} images/s" if speed else "")
 
-        yield show
+class EncodingBars:
+    """Bars on stderr for hashing and encoding, drawn from the first `show` until `close`."""
+
+    def __init__(self, *, transient: bool = True) -> None:
+        self._transient = transient
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Draw or move a bar."""
+        if self._progress is None:
+            columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+            speed_and_left = TextColumn("{task.fields[speed]}"), TimeRemainingColumn()
+            console = Console(stderr=True)
+            self._progress = Progress(*columns, *speed_and_left, console=console, transient=self._transient)
+            self._progress.start()
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, speed="")
+        task = self._tasks[what]
+        speed = self._progress.tasks[task].speed
+        self._progress.update(task, completed=done, total=total, speed=f"{speed:,.0f} images/s" if speed else "")
+
+    def close(self) -> None:
+        """Remove transient bars; leave others."""
+        if self._progress is not None:
+            self._progress.stop()
+        self._progress, self._tasks = None, {}
 
 
 def lines_of_progress(clock: Callable[[], float] = time.monotonic) -> OnBar:

@@ -24,7 +24,7 @@ def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None)
     Args:
         pooled:  (C, B, e) pooled image features.
         classes: (C, N, K, e) class features; with several prompts the cosines are averaged.
-        weights: (N,) or (C, N) of that average, summing to 1; equal by default.
+        weights: (N,) of that average, summing to 1; equal by default.
 
     Returns:
         (C, B, K)
@@ -35,7 +35,7 @@ def pooled_score(pooled: Tensor, classes: Tensor, weights: Tensor | None = None)
 def _mean_direction(classes: Tensor, weights: Tensor | None) -> Tensor:
     """Return the mean (C, K, e) over prompts of normalised class features (C, N, K, e)."""
     directions = F.normalize(classes, dim=-1)
-    return directions.mean(1) if weights is None else (weights[..., None, None] * directions).sum(1)
+    return directions.mean(1) if weights is None else (weights[:, None, None] * directions).sum(1)
 
 
 def similarity(tokens: Tensor, classes: Tensor) -> Tensor:
@@ -104,8 +104,8 @@ class Matching:
     ) -> Tensor:
         """Score images, pooled (C, B, e) and tokens (C, B, V, e), against classes (C, N, K, e): (C, B, K).
 
-        `weights` (N,), (C, N) or (C, B, N), summing to 1, are the weights of prompts, with transport their shares of
-        the mass; equal by default. Plan and weights are constant in the gradient (Section 4.2). `counted` (C, B) is
+        `weights` (N,) or (C, B, N), summing to 1, are the weights of prompts, with transport their shares of the
+        mass; equal by default. Plan and weights are constant in the gradient (Section 4.2). `counted` (C, B) is
         false for padding; only the solver "batch" uses it.
         """
         if self.rule == "pooled":
@@ -117,12 +117,15 @@ class Matching:
                 each = patches[:, None] @ F.normalize(classes, dim=-1).mT  # (C, N, B, K)
                 return (weights.mT[..., None] * each).sum(1)
             return patches @ _mean_direction(classes, weights).mT
+        shares = weights
+        if weights is not None and weights.dim() == 3:
+            shares = weights[:, :, None].expand(-1, -1, classes.shape[2], -1)  # (C, B, K, N)
         return ot.score(
             similarity(image.tokens, classes),
             rule=self.rule,
             reg=self.reg,
             mass=self.mass if self.has_mass else None,
-            shares=_shares(weights, image.tokens.shape[1], classes.shape[2]),
+            shares=shares,
             solver=self.solver,
             counted=None if counted is None else counted[..., None].expand(*counted.shape, classes.shape[2]),
         )
@@ -143,14 +146,6 @@ class Matching:
             shares=weights,
             solver=self.solver,
         ).plan
-
-
-def _shares(weights: Tensor | None, n_images: int, n_classes: int) -> Tensor | None:
-    """Return prompts' shares of the mass, (N,) or (C, B, K, N), from weights (N,), (C, N) or (C, B, N)."""
-    if weights is None or weights.dim() == 1:
-        return weights
-    each = weights if weights.dim() == 3 else weights[:, None].expand(-1, n_images, -1)
-    return each[:, :, None].expand(-1, -1, n_classes, -1)
 
 
 def cross_entropy(

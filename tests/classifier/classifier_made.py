@@ -24,13 +24,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "promptfl-ft": {"method": {"name": "promptfl-ft"}},
     "promptfl-fedper": {"method": {"name": "promptfl-fedper"}},
     "pfedprompt": {"method": {"name": "pfedprompt"}},
-    "pfedprompt, labels": {"method": {"name": "pfedprompt", "values": "labels"}},
     "promptfolio": {"method": {"name": "promptfolio"}},
     "fedpgp": {"method": {"name": "fedpgp"}},
     "pfedmoap": {"method": {"name": "pfedmoap"}},
     "fedtpg": {"method": {"name": "fedtpg"}},
     "fedotp, prior": {"evaluation": {"prior": 1.0}},
-    "promptfl, prior chosen": {"method": {"name": "promptfl"}, "evaluation": {"prior": "cv"}},
 }
 
 

@@ -62,7 +62,7 @@ def test_new_images_are_normalised_as_in_the_run(made: Made, tmp_path: Path) -> 
 
 
 def refuses_names(kind: str) -> bool:
-    return kind in ("fedotp, per class", "pfedprompt, labels")
+    return kind == "fedotp, per class"
 
 
 def test_a_bundle_is_small_and_has_nothing_of_this_machine(made: Made, bundle: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_hostile_memory(made: Made, tmp_path: Path) -> None:
 
     for name, change, complaint in (
         ("labels", lambda t: t["labels"].fill_(3), "labels must be integers from -1 to 2"),
-        ("width", lambda t: t.update(pooled=t["pooled"][..., :5].clone()), "expected tensors"),
+        ("width", lambda t: t.update(spatial=t["spatial"][..., :5].clone()), "expected tensors"),
         ("none", lambda t: t.clear(), "expected tensors"),
     ):
         folder = saved(name)

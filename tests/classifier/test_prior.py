@@ -60,21 +60,6 @@ def test_probabilities_are_those_of_bayes_rule(made: Made, plain: Classifier) ->
     assert plain.with_prior(1).with_classes(["cat", "dog"]).log_prior is None
 
 
-def test_the_chosen_strength_is_that_of_the_run(made: Made) -> None:
-    """Its predictions are compared in test_from_run.py."""
-    chosen, plain = (fedotp.load(made.run("promptfl, prior chosen").path, "client-1", prior=p) for p in (None, 0))
-    assert chosen.prior is not None
-    images = made.test_images(np.arange(6))
-    counts = counted(made, "promptfl, prior chosen", "client-1")
-    assert 0 < chosen.prior.strength <= 2
-    np.testing.assert_allclose(
-        chosen.predict(images).probabilities,
-        under(plain.predict(images).probabilities, chosen.prior.strength, counts, 0.3),
-        atol=1e-10,
-        rtol=0,
-    )
-
-
 def test_the_onnx_graph_has_it(made: Made) -> None:
     """The program that is exported; tests/extras reads the file with onnxruntime."""
     classifier = fedotp.load(made.run("fedotp, prior").path, "client-1", device="cpu")
@@ -90,16 +75,15 @@ def test_without_the_data(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path:
     def nowhere(*_: object, **__: object) -> None:
         raise FedotpError("no data set here")
 
-    paths = [made.run(kind).path for kind in ("fedotp, prior", "promptfl, prior chosen", "fedotp")]
+    paths = [made.run(kind).path for kind in ("fedotp, prior", "fedotp")]
     monkeypatch.setattr("fedotp.runs.one._inputs.load_dataset", nowhere)
-    for path in paths[:2]:
-        with pytest.raises(FedotpError, match=r"class frequencies of client-1: .*no data set here; .* --prior 0"):
-            fedotp.load(path, "client-1")
-        assert fedotp.load(path, "client-1", prior=0).log_prior is None
+    with pytest.raises(FedotpError, match=r"class frequencies of client-1: .*no data set here; .* --prior 0"):
+        fedotp.load(paths[0], "client-1")
+    assert fedotp.load(paths[0], "client-1", prior=0).log_prior is None
     shares = fedotp.load(paths[0], "client-1", frequencies=SHARES)
     assert shares.log_prior is not None
     np.testing.assert_allclose(np.exp(shares.log_prior), [0.7, 0.2, 0.1])
-    plain = fedotp.load(paths[2], "client-1")
+    plain = fedotp.load(paths[1], "client-1")
     with pytest.raises(FedotpError, match="no data set here"):
         plain.with_prior(1)
     plain.save(tmp_path / "bundle")  # as before: there are no frequencies to write

@@ -45,8 +45,7 @@ _SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "privacy.noise": st.floats(1e-3, 1e6),
     "privacy.delta": st.floats(0, 1, exclude_min=True, exclude_max=True),
     **{key: st.floats(0, 1, exclude_min=True) for key in ("attack.share", "attack.patch", "attack.poisoned")},
-    "evaluation.min_delta": st.floats(0, 1),
-    "evaluation.prior": st.just("cv") | st.floats(0, 10),
+    "evaluation.prior": st.just("method") | st.floats(0, 10),
     "federation.prior": st.floats(0, 10),
     "evaluation.views": st.lists(st.sampled_from(["personal", "global", "base", "neighbours"])).map(tuple),
     **{

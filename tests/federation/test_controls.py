@@ -33,7 +33,8 @@ def test_controls_are_tested_on_the_clients_own_images(method: str) -> None:
     part = federation.method.global_part
     sent = federation.method.send(federation.server.params, None, len(clients))
     expected = {}
-    for suffix, settings in (("", make_settings()), ("_prior", make_settings(evaluation={"prior": 1.0}))):
+    for suffix, prior in (("", 0.0), ("_prior", 1.0)):
+        settings = make_settings(evaluation={"prior": prior})
         if method != "zeroshot":
             expected[f"zero_shot{suffix}"] = simulator("zeroshot", settings).predict(clients)
         if part is not None and (federation.private_names or federation.method.finetune_epochs != 0):

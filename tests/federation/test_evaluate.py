@@ -209,4 +209,3 @@ def test_the_memory_of_a_client_is_its_training_images() -> None:
             tokens = data.train.features.tokens[0, row].to(dtype)
             expected = torch.stack([token / token.norm() for token in tokens]).mean(0)
             torch.testing.assert_close(memory.spatial[place, j], expected)
-            assert torch.equal(memory.pooled[place, j], data.train.features.pooled[0, row].to(dtype))

@@ -40,7 +40,7 @@ def forged(tmp_path: Path) -> Callable[[Forge], Path]:
             "kept.slot": torch.tensor([-1, 0], dtype=torch.int8),
             "kept.checksum": torch.tensor([0, zlib.crc32(row)]),
         }
-        progress: dict[str, Any] = {"round": 2, "metrics_bytes": 10, "best_accuracy": 0.5, "stopped": False}
+        progress: dict[str, Any] = {"round": 2, "metrics_bytes": 10, "best_accuracy": 0.5}
         kept = {"prompt": "torch.float32 (3,)"}
         _write(tmp_path / "checkpoint.safetensors", tensors, progress, change(tensors, progress, kept) or kept)
         return tmp_path / "checkpoint.safetensors"
@@ -66,7 +66,7 @@ FORGERIES: dict[str, tuple[Forge, str]] = {
     "progress below zero": (lambda t, p, k: p.update(metrics_bytes=-1), "invalid progress: metrics_bytes = -1"),
     "progress beyond all numbers": (lambda t, p, k: p.update(round=1 << 70), "invalid progress: round"),
     "progress of unknown names": (lambda t, p, k: p.update(__class__=1), "invalid progress: __class__"),
-    "truth as a number": (lambda t, p, k: p.update(stopped=1), "invalid progress: stopped = 1"),
+    "a number as truth": (lambda t, p, k: p.update(round=True), "invalid progress: round = True"),
     "rows that are no table": (lambda t, p, k: ["prompt"], "not a table of shapes"),
     "rows without a shape": (lambda t, p, k: {"prompt": 3}, "not a table of shapes"),
     "rows of an unknown type": (lambda t, p, k: {"prompt": "torch.quint8 (3,)"}, "unknown layout of clients' rows"),

@@ -138,7 +138,7 @@ def test_an_incomplete_run_shows_what_there_is(tmp_path: Path) -> None:
     whole, part = invent_run(tmp_path / "whole"), invent_run(tmp_path / "part", complete=False, seed=1)
     shown = only(make_page([part]))
     assert shown["state"] == "stopped"
-    assert shown["rounds"] == {"done": 3, "planned": 4, "stopped_early": False}
+    assert shown["rounds"] == {"done": 3, "planned": 4}
     assert shown["curve"]["round"] == [0, 1, 2, 3]
     assert shown["confusion"] == []
     rows = data_of(make_page([whole, part]))["comparison"]["rows"]

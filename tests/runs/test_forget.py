@@ -2,15 +2,10 @@
 
 import json
 import shutil
-import tempfile
-from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
@@ -187,115 +182,21 @@ def test_other_data_than_the_run_had_are_refused(
     assert not (tmp_path / "changed").exists()
 
 
-# Methods in closed form ------------------------------------------------------------------------------------------
-
-CLIENTS = [f"client-{i}" for i in range(5)]
-
-
-def in_closed_form(inputs: Path, out: Path, *changes: str, **sections: Any) -> RunDirectory:
-    federation = {"holdout_clients": 0, **sections.pop("federation", {})}
-    method = {"name": "ridge", "personal": 5.0, **sections.pop("method", {})}
-    config = make_config(inputs, method=method, federation=federation, evaluation=VIEWS, **sections)
-    return fedotp.run(config.override([*changes]), out)
-
-
-@pytest.fixture(scope="module")
-def sums(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    return in_closed_form(inputs, tmp_path_factory.mktemp("sums") / "run")
-
-
-def assert_close(run: RunDirectory, never: RunDirectory) -> None:
-    """What server and clients have, what they predict, and the summary's scores, whatever the certificate says."""
-    one, other = (Checkpoint.read(each.checkpoint) for each in (run, never))
-    assert one.server.keys() == other.server.keys()
-    (who, rows), (others, other_rows) = one.rows(run.kept), other.rows(never.kept)
-    np.testing.assert_array_equal(who, others)
-    for mine, theirs in ((one.server, other.server), (rows, other_rows)):
-        for name, value in mine.items():
-            np.testing.assert_allclose(value.numpy(), theirs[name].numpy(), atol=1e-10, rtol=0)
-    for name, column in vars(run.predictions()).items():
-        np.testing.assert_allclose(column, getattr(never.predictions(), name), atol=1e-6, rtol=0)
-    assert run.summary["final"] == pytest.approx(never.summary["final"], abs=1e-6)
-    assert run.summary["rounds"] == never.summary["rounds"] == 1
-
-
-@settings(max_examples=6)
-@given(st.sampled_from([*chain(combinations(CLIENTS, 1), combinations(CLIENTS, 2))]))
-def test_sums_are_corrected_by_a_subtraction(sums: RunDirectory, away: tuple[str, ...]) -> None:
-    """Equal to a run without them; only their images are read."""
-    with tempfile.TemporaryDirectory() as folder:
-        run, certificate = forget(sums.path, away, Path(folder) / "left")
-        names = ",".join(f'"{name}"' for name in away)
-        never = fedotp.run(sums.config.override([f"federation.without=[{names}]"]), Path(folder) / "never")
-        assert certificate is not None
-        assert certificate["by"] == "subtraction"
-        assert check_certificate(run.path, never.path) == (certificate, [])
-        assert_close(run, never)
-        (line,) = run.metrics("round")
-        numbers = [CLIENTS.index(name) for name in away]
-        assert line["answered"] == [i for i in range(5) if i not in numbers]
-        assert line["images"] == sum(len(sums.partition.clients[i].train) for i in numbers)
-        assert check_certificate(run.path, sums.path)[1] == [
-            f"{sums.path}: its state differs by more than 1e-10",
-            f"{sums.path}: mismatch with the certificate: configuration",
-        ]
-
-
-def test_clients_that_never_trained_join_what_is_left(inputs: Path, tmp_path: Path) -> None:
-    """Those drawn without client-1 and client-3, of which one trained before."""
-    whole = in_closed_form(inputs, tmp_path / "whole", federation={"holdout_clients": 2})
-    run, certificate = forget(whole.path, AWAY)
-    never = fedotp.run(whole.config.override([f'federation.without=["{AWAY[0]}","{AWAY[1]}"]']), tmp_path / "never")
-    assert certificate is not None
-    assert certificate["by"] == "subtraction"
-    joined = [[each["name"] for each in of.summary["joined"]["clients"]] for of in (whole, run, never)]
-    assert joined[0] != joined[1] == joined[2]
-    assert_close(run, never)
-
-
-def test_clients_leave_one_after_the_other(sums: RunDirectory, tmp_path: Path) -> None:
-    first, _ = forget(sums.path, AWAY[:1], tmp_path / "first")
-    second, _ = forget(first.path, AWAY[1:], tmp_path / "second")
-    both, _ = forget(sums.path, AWAY, tmp_path / "both")
-    assert_close(second, both)
-    assert not traces(second, AWAY)
-
-
-class BeforeTheEnd(Observer):
-    """Ends the run in its last evaluation: the subtraction is on disk."""
-
-    def on_evaluation(self, round_: int, evaluation: object) -> None:
-        raise KeyboardInterrupt
-
-
-def test_a_subtraction_that_was_interrupted_goes_on(sums: RunDirectory, tmp_path: Path) -> None:
-    whole, _ = forget(sums.path, AWAY, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        forget(sums.path, AWAY, tmp_path / "out", observer=BeforeTheEnd())
-    again, certificate = forget(sums.path, AWAY, tmp_path / "out")
-    assert certificate is not None
-    assert certificate["by"] == "subtraction"
-    assert digests_of(again) == digests_of(whole)
-
-
 @pytest.mark.parametrize(
-    ("sections", "why"),
+    ("method", "federation"),
     [
-        ({"privacy": {"unit": "example", "noise": 0.5}}, 'privacy.unit = "example" adds noise'),
-        ({"server": {"rule": "median"}}, 'server.rule = "median" is not the average'),
-        ({"server": {"name": "momentum"}}, 'server.name = "momentum" is not the average'),
-        ({"method": {"name": "fedcof"}}, "the server of FedCOF does not average updates"),
-        ({"federation": {"holdout_clients": 1}}, "different clients participate, or too few images remain"),
-        ({"federation": {"min_clients": 4}}, "different clients participate, or too few images remain"),
+        ({"name": "ridge", "personal": 5.0}, {"holdout_clients": 2}),
+        ({"name": "personal-ridge"}, {"holdout_clients": 0}),
     ],
 )
-def test_where_a_subtraction_would_be_wrong_the_round_is_made_again(
-    sections: dict[str, Any], why: str, inputs: Path, tmp_path: Path
+def test_of_a_closed_form_the_rounds_of_sums_are_made_again(
+    method: dict[str, Any], federation: dict[str, Any], inputs: Path, tmp_path: Path
 ) -> None:
-    """And is the run that never had them, to the bit."""
-    whole = in_closed_form(inputs, tmp_path / "whole", **sections)
-    run, certificate = forget(whole.path, AWAY)
-    assert certificate is not None
-    assert (certificate["by"], certificate["no_subtraction"]) == ("replay", why)
-    never = fedotp.run(whole.config.override([f'federation.without=["{AWAY[0]}","{AWAY[1]}"]']), tmp_path / "never")
-    assert digests_of(run) == digests_of(never)
+    """One client after the other; held-out clients are drawn again, and what they fit joins what is left."""
+    config = make_config(inputs, method=method, federation=federation, evaluation=VIEWS)
+    whole = fedotp.run(config, tmp_path / "whole")
+    first, _ = forget(whole.path, AWAY[:1], tmp_path / "first")
+    second, certificate = forget(first.path, AWAY[1:], tmp_path / "second")
+    never = fedotp.run(config.override([f'federation.without=["{AWAY[0]}","{AWAY[1]}"]']), tmp_path / "never")
+    assert check_certificate(second.path, never.path) == (certificate, [])
+    assert not traces(second, AWAY)

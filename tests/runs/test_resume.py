@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ import pytest
 from toy_run import assert_same_outcome, make_config, outcome
 
 import fedotp
-from anchored import IN_FEATURE_SPACE
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
@@ -23,7 +24,7 @@ CASES = {
     "fedotp-sgd": {},
     "fedotp-adamw-kept": {"optimizer": {"name": "adamw", "lr": 0.01, "reset": False}},
     "fedamp-sgd-kept": {"method": {"name": "promptfl-fedamp"}, "optimizer": {"reset": False}},
-    "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}, "evaluation": {"patience": 2}},
+    "fedotp-groups": {"compute": {"group_size": 2}, "federation": {"dropout": 0.3}},
     "crops": {"data": {"crops": 2}, "optimizer": {"schedule": "cosine", "warmup_rounds": 1}},
     "server-adam": {"server": {"name": "adam", "lr": 0.02}, "federation": {"dropout": 0.3}},
     "server-yogi": {"method": {"name": "promptfl-fedper"}, "server": {"name": "yogi", "lr": 0.02}},
@@ -31,7 +32,9 @@ CASES = {
     "closed-form": {"method": {"name": "ridge", "personal": 5.0}, "compute": {"group_size": 1}},
     "finetuned": {"method": {"name": "promptfl-ft"}, "optimizer": {"reset": False}},
 }
-CASES |= {f"features-{name}": {"method": {"name": name}, "prompt": {"space": "features"}} for name in IN_FEATURE_SPACE}
+CASES |= {
+    f"features-{name}": {"method": {"name": name}, "prompt": {"space": "features"}} for name in ("fedotp", "coop")
+}
 
 
 class Killed(BaseException):
@@ -76,7 +79,7 @@ def test_a_run_killed_at_any_step_round_or_evaluation(case: str, inputs: Path, t
         assert_same_outcome(outcome(done), expected, f"when killed at {at} of {counting.heard}")
 
 
-def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
+def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Kill the run just before the `at`-th time it forces a file to disk or puts one in place."""
     made = 0
 
@@ -92,34 +95,29 @@ def deadly_calls(monkeypatch: pytest.MonkeyPatch, at: int) -> Callable[[], int]:
 
     for name in ("fsync", "replace", "pwrite"):
         monkeypatch.setattr(os, name, guard(getattr(os, name)))
-    return lambda: made
 
 
 @pytest.mark.parametrize(("case", "first"), [("fedotp-adamw-kept", 1), ("fedamp-sgd-kept", 2), ("closed-form", 1)])
 def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_path: Path) -> None:
     """Also between the last checkpoint and the summary; temporary files are left behind and do no harm."""
     config = make_config(inputs, federation={"rounds": 2}, **CASES[case])
-    with pytest.MonkeyPatch.context() as patch:
-        count = deadly_calls(patch, -1)
-        expected = outcome(fedotp.run(config, tmp_path / "whole"))
-        n_calls = count()
-    assert n_calls > 20
+    expected = outcome(fedotp.run(config, tmp_path / "whole"))
     n_resumed = left_behind = 0
-    moments = range(first, n_calls + 1, 2)  # every second one: the two cases make the same writes
-    for at in moments:
+    for at in count(first, 2):  # every second one: the two cases make the same writes
         path = tmp_path / f"killed-{at}"
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
             deadly_calls(patch, at)
-            with pytest.raises(Killed):
-                fedotp.run(config, path)
+            fedotp.run(config, path)
+            break  # it makes fewer writes
         left_behind += len(list(path.rglob(".*")))
         if not (path / "config.toml").exists():  # it was not yet a run
             with pytest.raises(fedotp.FedotpError, match="is not a run"):
                 fedotp.resume(path)
             continue
         n_resumed += 1
-        assert_same_outcome(outcome(fedotp.resume(path)), expected, f"when killed before write {at} of {n_calls}")
-    assert n_resumed > len(moments) - 5
+        assert_same_outcome(outcome(fedotp.resume(path)), expected, f"when killed before write {at}")
+    assert at > 20
+    assert n_resumed > at / 2 - 5
     assert left_behind > 2
 
 

@@ -148,37 +148,19 @@ def script(monkeypatch: pytest.MonkeyPatch, accuracies: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "patience", "min_delta", "n_rounds", "best"),
-    [
-        # One value per evaluation: before the first round, after each, and of everyone at the end.
-        ([0.125, 0.25, 0.25, 0.25, 0.25], 2, 0.0, 3, (0.25, 1)),
-        ([0.125, 0.25, 0.125, 0.5, 0.125, 0.25, 0.25], 2, 0.0, 5, (0.5, 3)),
-        ([0.125, 0.25, 0.375, 0.5, 0.5, 0.5], 2, 0.125, 4, (0.5, 4)),  # a rise by 0.125 is not more than 0.125
-        ([0.125, 0.25, 0.25, 0.25], 2, 0.125, 2, (0.25, 2)),
-        ([0.5, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25], 0, 0.0, 6, (0.5, 0)),  # patience 0 never stops
-        ([0.0, 0.0, 0.0, 0.0], 2, 0.0, 2, (0.0, 0)),
+    ("accuracies", "best"),
+    [  # one value per evaluation: before the first round, after each, and of everyone at the end
+        ([0.125, 0.25, 0.25, 0.25], (0.25, 1)),
+        ([0.125, 0.25, 0.125, 0.5], (0.5, 3)),
+        ([0.5, 0.25, 0.25, 0.25], (0.5, 0)),
+        ([0.0, 0.0, 0.0, 0.0], (0.0, 0)),
     ],
 )
-def test_a_run_stops_when_accuracy_has_not_risen(
-    inputs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    accuracies: list[float],
-    patience: int,
-    min_delta: float,
-    n_rounds: int,
-    best: tuple[float, int],
+def test_the_best_evaluation_is_the_first_of_the_highest(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], best: tuple[float, int]
 ) -> None:
-    config = make_config(
-        inputs,
-        federation={"rounds": 6, "holdout_clients": 0},
-        evaluation={"patience": patience, "min_delta": min_delta},
-    )
     script(monkeypatch, accuracies)
-    done = fedotp.run(config, tmp_path / "run")
-    assert rounds_of(done, "round") == list(range(1, n_rounds + 1))
-    assert done.summary["stopped_early"] == (n_rounds < 6)
-    assert done.summary["rounds"] == n_rounds
+    done = fedotp.run(make_config(inputs, federation={"holdout_clients": 0}), tmp_path / "run")
     assert (done.summary["best"]["accuracy"], done.summary["best"]["round"]) == best
 
 

@@ -58,27 +58,32 @@ def _without_times(record: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != "seconds"}
 
 
-def outcome(run: RunDirectory) -> dict[str, Any]:
-    """Everything a complete run has found, without times."""
+def found(run: RunDirectory) -> dict[str, Any]:
+    """Everything a complete run has found, without times; arrays by their names."""
     run = RunDirectory.open(run.path)
     prepared = prepare(run.config, like=run)
     simulator = make_simulator(prepared, run)
     progress = Checkpoint.read(run.checkpoint).restore(simulator)
     kept = simulator.kept.read(np.arange(len(simulator.data)), torch.device("cpu"))
     simulator.kept.close()
-    predictions = run.predictions()
-    found = {
+    parts = {
+        "predictions": vars(run.predictions()),
+        "server": {name: value.numpy() for name, value in simulator.server.params.items()},
+        "step": {name: value.numpy() for name, value in simulator.server.step.state.items()},
+        "kept": {name: value.numpy() for name, value in kept.items()},
+    }
+    return {
         "config": run.path.joinpath("config.toml").read_text(),
         "metrics": [_without_times(record) for record in run.metrics()],
         "summary": _without_times(run.summary),
-        "round": progress.round,
-        "bytes": (progress.bytes_up, progress.bytes_down),
+        "progress": (progress.round, progress.bytes_up, progress.bytes_down, progress.best_round),
+        **{f"{part}.{name}": value for part, arrays in parts.items() for name, value in arrays.items()},
     }
-    arrays = {f"predictions.{name}": value for name, value in vars(predictions).items()}
-    arrays |= {f"server.{name}": value.numpy() for name, value in simulator.server.params.items()}
-    arrays |= {f"step.{name}": value.numpy() for name, value in simulator.server.step.state.items()}
-    arrays |= {f"kept.{name}": value.numpy() for name, value in kept.items()}
-    return found | {name: value.tobytes() for name, value in arrays.items()}
+
+
+def outcome(run: RunDirectory) -> dict[str, Any]:
+    """The same with arrays as bytes."""
+    return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in found(run).items()}
 
 
 def assert_same_outcome(one: dict[str, Any], other: dict[str, Any], where: object = "") -> None:

@@ -284,13 +284,12 @@ class Bundle:
         tensors, path = self._tensors(MEMORY), self.folder / MEMORY
         width, labels = task.clip.config.embed_dim, tensors.get("labels")
         n = labels.shape[-1] if labels is not None and labels.dim() else 0
-        expected = {"pooled": (1, n, width), "spatial": (1, n, width), "labels": (1, n)}
+        expected = {"spatial": (1, n, width), "labels": (1, n)}
         _require_shapes(tensors, expected, path)
         labels = tensors["labels"]
         if labels.is_floating_point() or not bool(((labels >= -1) & (labels < len(self.classes))).all()):
             raise FedotpError(f"{path}: labels must be integers from -1 to {len(self.classes) - 1}")
-        pooled, spatial = (_like(tensors[name], task, path) for name in ("pooled", "spatial"))
-        return Memory(pooled, spatial, labels.to(task.device).long())
+        return Memory(_like(tensors["spatial"], task, path), labels.to(task.device).long())
 
     def _prompts(self, task: Task) -> Parameters:
         tensors, path = self._tensors(PROMPTS), self.folder / PROMPTS

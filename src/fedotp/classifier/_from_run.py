@@ -177,11 +177,7 @@ class RunClassifiers:
             strength = known.strength if strength is None else strength
         else:
             known = ClassPrior(0.0, evaluation.smoothing, partial(self._counted, made.client, number))
-            if strength is None and not isinstance(evaluation.prior, str):
-                strength = evaluation.prior
-            elif strength is None:
-                with self._for_frequencies_of(made.client):
-                    strength = self._restored[1].tester.class_prior(number, made.predictor.params)["strength"]
+            strength = evaluation.strength if strength is None else strength
         made = replace(made, prior=replace(known, strength=0.0))  # counts images only when needed
         return made.with_prior(strength or self._strength, self._frequencies)
 

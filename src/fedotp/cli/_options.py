@@ -46,6 +46,14 @@ SourceArgument = Annotated[
         autocompletion=_complete.sources,
     ),
 ]
+SourceOrRunArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PRESET|FILE|RUN",
+        help=f"A preset, a *.toml file, or the directory of a run; default: {SOURCE}.",
+        autocompletion=_complete.sources_or_runs,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -9,8 +9,16 @@ import typer
 from rich.console import Console
 
 from fedotp._files import write_atomically
-from fedotp.cli import _complete
-from fedotp.cli._options import DEVICE, SOURCE, BackboneOption, DeviceOption, JsonOption, QuietOption, SetOption
+from fedotp.cli._options import (
+    DEVICE,
+    SOURCE,
+    BackboneOption,
+    DeviceOption,
+    JsonOption,
+    QuietOption,
+    SetOption,
+    SourceOrRunArgument,
+)
 from fedotp.cli.show import SOME_FAILED, cell, facts, listing, print_paths
 from fedotp.errors import FedotpError
 
@@ -23,21 +31,13 @@ app = typer.Typer()
 
 _UNITS = {"example": "one training image", "group": "one group of training images", "site": "one site"}
 _canary = partial(typer.Option, rich_help_panel="Canaries")
-SourceArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="PRESET|FILE|RUN",
-        help=f"A preset, a *.toml file, or the directory of a run; default: {SOURCE}.",
-        autocompletion=_complete.sources_or_runs,
-    ),
-]
 CanariesOption = Annotated[int | None, _canary(metavar="M", help="Number of canaries.", show_default="500")]
 ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack an existing run instead.")]
 
 
 @app.command()
 def audit(
-    source: SourceArgument = None,
+    source: SourceOrRunArgument = None,
     changes: SetOption = None,
     confidence: Annotated[float, typer.Option(help="Confidence of bounds and intervals.")] = 0.95,
     out: Annotated[

@@ -44,7 +44,8 @@ def demo(
     page = _write_page(outcomes, out)
     print_paths([("page", page)])
     print(f"\n{page.resolve().as_uri()}")
-    if open_ and has_display():
+    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if open_ and has_display:
         webbrowser.open(page.resolve().as_uri())
     best, fedotp_run = (outcomes[number * len(SPLITS)].directory.path for number in (0, METHODS.index("fedotp")))
     print("\nNext steps:")
@@ -75,8 +76,3 @@ def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
     except FedotpError as error:
         looked_into[place] = str(error)
     return write_page([outcome.directory for outcome in outcomes], folder / "report.html", looked_into)
-
-
-def has_display() -> bool:
-    """True if a browser can be shown here."""
-    return sys.platform in ("darwin", "win32") or any(os.environ.get(key) for key in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -23,7 +23,7 @@ AgainstOption = Annotated[
     Path | None,
     typer.Option(
         metavar="RUN",
-        help="With --check: an independent run without the clients; it must be bit-equal, or equal up to rounding.",
+        help="With --check: an independent run without the clients; it must be bit-equal.",
         autocompletion=_complete.runs,
     ),
 ]
@@ -44,11 +44,10 @@ def forget(
 
     All rounds are replayed without the clients from the same seed: the result is
     bit-equal to a run with federation.without = ["NAME"], including the other
-    clients' private prompts. For closed-form methods (ridge), the clients'
-    contributions are subtracted instead: equal up to rounding. The old run is
-    not changed: delete it, and everything made from it, once you have the new
-    one. If interrupted, the same command continues. A run of real sites is
-    prepared here and replayed with `fedotp server --resume`.
+    clients' private prompts. The old run is not changed: delete it, and
+    everything made from it, once you have the new one. If interrupted, the same
+    command continues. A run of real sites is prepared here and replayed with
+    `fedotp server --resume`.
 
     \b
     Examples:
@@ -102,11 +101,7 @@ def _check(path: Path, against: Path | None) -> None:
         raise typer.Exit(SOME_FAILED)
     print("valid: the run is the certified one and contains nothing of the forgotten clients")
     if against is not None:
-        print(f"{against} is {_how_equal(certificate)}")
-
-
-def _how_equal(certificate: dict[str, Any]) -> str:
-    return "equal up to rounding" if certificate.get("by") == "subtraction" else "bit-equal"
+        print(f"{against} is bit-equal")
 
 
 def _print(certificate: dict[str, Any]) -> None:
@@ -114,12 +109,7 @@ def _print(certificate: dict[str, Any]) -> None:
     rows: list[tuple[object, ...]] = [
         ("forgotten", site, f"participated in {len(rounds[site])} rounds") for site in certificate["forgotten"]
     ]
-    if certificate.get("by") == "subtraction":
-        rows.append(("subtracted", "their contributions to the sums", "equal up to rounding to a run without them"))
-    else:
-        rows.append(("replayed", f"{certificate['replayed']['rounds']} rounds", "from the first"))
-    if why := certificate.get("no_subtraction"):
-        rows.append(("not subtracted", why))
+    rows.append(("replayed", f"{certificate['replayed']['rounds']} rounds", "from the first"))
     before, after = certificate["before"]["digests"], certificate["after"]["digests"]
     rows.append(("state before", before["state"][:16], certificate["before"]["run"]))
     rows.append(("state now", after["state"][:16], certificate["after"]["run"]))

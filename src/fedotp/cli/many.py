@@ -84,9 +84,9 @@ def sweep(
 
     Every combination with every split and seed is a run below --out. If
     interrupted, the same command skips complete runs and continues. The first
-    combination is the baseline. Seeds, splits, learning rates, masses and other
-    settings that do not change a training step are trained side by side, as many
-    as fit into memory. The table is also saved as table.csv and table.md.
+    combination is the baseline. Seeds, splits, learning rates and other settings
+    that do not change a training step are trained side by side, as many as fit
+    into memory. The table is also saved as table.csv and table.md.
 
     \b
     Examples:

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from fedotp._bars import EncodingBars
 from fedotp._text import counted, printable
 from fedotp.cli.show import cell
 from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
-from fedotp.runs.watch import STOPPING, EncodingBars, LiveDisplay, Observer, accuracy_text
+from fedotp.runs.watch import STOPPING, LiveDisplay, Observer, accuracy_text
 
 _STOPPING_MANY = "Ctrl-C: finishing the rounds in progress; press it again to stop immediately"
 
@@ -58,8 +59,7 @@ class PlainLines(Observer):
 
     def on_round(self, report: RoundReport) -> None:
         """Save speed and loss for the next line."""
-        speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f", {report.loss_text}{speed:,.0f} images/s{report.spent}"
+        self._training = f", {report.training_text}"
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Print the accuracy."""

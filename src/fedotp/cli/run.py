@@ -1,6 +1,5 @@
 """`fedotp run`, `evaluate`, `presets` and `config`."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,6 @@ from rich.console import Console
 
 from fedotp._system import keep_freed, open_driver
 from fedotp._text import printable
-from fedotp.cli import _complete
 from fedotp.cli._options import (
     METHODS,
     SOURCE,
@@ -22,6 +20,7 @@ from fedotp.cli._options import (
     RunArgument,
     SetOption,
     SourceArgument,
+    SourceOrRunArgument,
 )
 from fedotp.cli.show import (
     INTERRUPTED,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.data.partition import Partition
     from fedotp.federation.testing import View
     from fedotp.runs.directory import RunDirectory
-    from fedotp.runs.watch import Observer
 
 app = typer.Typer()
 
@@ -90,7 +88,7 @@ def run(
     """
     chosen = changes or []
     open_driver(chosen)
-    trackers = [name for name, asked in {"tensorboard": tensorboard, "wandb": wandb, "mlflow": mlflow}.items() if asked]
+    trackers = [name for name, asked in {"TensorBoard": tensorboard, "WandB": wandb, "MLflow": mlflow}.items() if asked]
     if resume is not None:
         if source is not None or out is not None or partition is not None or chosen:
             raise FedotpError(
@@ -171,14 +169,7 @@ def presets() -> None:
 
 @app.command()
 def config(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PRESET|FILE|RUN",
-            help=f"A preset, a *.toml file, or the directory of a run; default: {SOURCE}.",
-            autocompletion=_complete.sources_or_runs,
-        ),
-    ] = None,
+    source: SourceOrRunArgument = None,
     changes: SetOption = None,
 ) -> None:
     """Print the complete configuration of a future run, with an explanation of each key.
@@ -231,12 +222,7 @@ def _run(
     from fedotp.cli.progress import run_progress
     from fedotp.runs import one, watch
 
-    kinds: dict[str, Callable[[], Observer]] = {
-        "tensorboard": watch.TensorBoard,
-        "wandb": watch.WandB,
-        "mlflow": watch.MLflow,
-    }
-    log = [kinds[name]() for name in trackers]
+    log = [getattr(watch, name)() for name in trackers]
     try:
         with run_progress(quiet=quiet, as_json=as_json) as progress:
             observer = watch.Observers(progress, *log)

@@ -152,7 +152,8 @@ def _essentials(run: "RunDirectory") -> Iterator[tuple[object, ...]]:
     if server["name"] != "average":
         yield "server optimizer", server["name"], f"lr {server['lr']}"
     yield "seed", tables["seed"]
-    yield "started", _date(manifest["started"]), f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
+    started = manifest["started"][:16].replace("T", " ")
+    yield "started", started, f"fedotp {manifest['fedotp']}, torch {manifest['torch']}"
     yield "on", manifest["device"], manifest["commit"] or ""
 
 
@@ -178,7 +179,3 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
     Console().print(table)
     if len(shown) < len(rows):
         print(f"and {len(rows) - len(shown)} more; show them with --all")
-
-
-def _date(started: str) -> str:
-    return started[:16].replace("T", " ")

@@ -130,8 +130,6 @@ def print_run(directory: "RunDirectory") -> None:
 
     summary = directory.summary
     print_headline(directory, len(directory.manifest["clients"] if directory.is_deployed else summary["clients"]))
-    if summary["stopped_early"]:
-        print(f"stopped early, after round {summary['rounds']}; best was round {summary['best']['round']}")
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)

@@ -159,16 +159,8 @@ class Config:
     @property
     def settings(self) -> Settings:
         """The part that controls the federation."""
-        return Settings(
-            self.federation,
-            self.optimizer.of(self.method),
-            self.server,
-            self.evaluation,
-            self.compute,
-            self.seed,
-            self.privacy,
-            self.attack,
-        )
+        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(Settings)}
+        return Settings(**{**parts, "optimizer": self.optimizer.of(self.method)})
 
     @property
     def title(self) -> str:

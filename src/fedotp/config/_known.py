@@ -59,11 +59,10 @@ def known_methods() -> dict[str, str]:
     return {name: method["title"] for name, method in _read()["methods"].items()}
 
 
-def known_keys(method: str | None = None) -> dict[str, Word]:
-    """Return the dotted keys of a configuration, for one built-in method or for all."""
+def known_keys() -> dict[str, Word]:
+    """Return the dotted keys of a configuration with any built-in method."""
     words = _read()
-    names = words["methods"] if method is None else [method]
-    options = {f"method.{key}": word for name in names for key, word in words["methods"][name]["options"].items()}
+    options = {f"method.{key}": word for of in words["methods"].values() for key, word in of["options"].items()}
     return {key: Word(word["line"], tuple(word["choices"])) for key, word in (words["keys"] | options).items()}
 
 

@@ -100,7 +100,7 @@ class FederatedData:
     seeds: tuple[int, ...] | None = None
     n_skipped: int = 0
     withheld: Ints = field(default_factory=lambda: _NONE)
-    _spatial: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+    _spatial: dict[tuple[torch.device, torch.dtype], Tensor] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, encoded: EncodedDataset, clients: Sequence[Client]) -> "FederatedData":
@@ -182,25 +182,23 @@ class FederatedData:
         """Return the training images of `clients`, in their first crop, for methods with `uses_memory`."""
         if (device, dtype) not in self._spatial:
             self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
-        pooled, spatial = self._spatial[device, dtype]
         most = max(1, int(self.train.sizes(clients).max()))
         places = np.arange(most)[None] * np.ones((len(clients), 1), np.int64)
         places = np.where(places < self.train.sizes(clients)[:, None], places, -1)
         rows = self.train.rows(clients, places)
         index = torch.from_numpy(np.maximum(rows, 0)).to(device)
         labels = np.where(rows < 0, -1, self.train.labels[np.maximum(rows, 0)])
-        return Memory(pooled[index], spatial[index], torch.from_numpy(labels).to(device))
+        return Memory(self._spatial[device, dtype][index], torch.from_numpy(labels).to(device))
 
 
-def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Compute pooled features and mean normalised patch tokens of all images: (n, e) each."""
-    pooled, spatial = [], []
+def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Compute the mean normalised patch tokens (n, e) of all images."""
+    spatial = []
     for start in range(0, len(images.labels), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(images.labels)))
-        image = images.features.read(rows, device=device, dtype=dtype)
-        pooled.append(image.pooled)
-        spatial.append(F.normalize(image.tokens, dim=-1).mean(-2))
-    return torch.cat(pooled), torch.cat(spatial)
+        tokens = images.features.read(rows, device=device, dtype=dtype).tokens
+        spatial.append(F.normalize(tokens, dim=-1).mean(-2))
+    return torch.cat(spatial)
 
 
 @dataclass(frozen=True, eq=False)

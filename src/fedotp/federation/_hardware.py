@@ -14,7 +14,7 @@ import torch
 
 from fedotp._system import available_memory, free_gpu_bytes, memory_left
 from fedotp.federation._settings import ComputeSettings, Settings
-from fedotp.methods import Method, Need, Parameters, Prompt, Task
+from fedotp.methods import Method, Need, Prompt, Task
 
 _SHARE = 0.5  # of the memory that is free now
 _SHARE_OF_GPU = 0.3  # a captured graph keeps its memory while the next one warms up with as much again
@@ -49,7 +49,8 @@ def client_bytes(method: Method, task: Task, settings: Settings) -> float:
     config = task.clip.config
     n_classes = len(task.classes)
     small = _of_one_class(task)
-    params = _at_the_start(method, small)
+    params = method.initial(small)
+    params |= method.derived(small, params, None)
     lengths = _lengths(small, method.training_prompts(small, params))
     text = sum(task.encoder_for(n_ctx).n_units for n_ctx in lengths)
     n_images = max(settings.federation.batch_size, settings.evaluation.batch_size)
@@ -82,13 +83,6 @@ def _lengths(task: Task, prompts: tuple[Prompt, ...]) -> list[int]:
         for prompt in prompts
         for _ in range(prompt.n_prompts)
     ]
-
-
-def _at_the_start(method: Method, task: Task) -> Parameters:
-    """Return the parameters (1, ...) that one client trains in a first round."""
-    private = {name: value[None] for name, value in method.private(task).items()}
-    params = method.start(method.send(method.shared(task, 1), None, 1), private)
-    return params | method.derived(task, params, None)
 
 
 def _free_bytes(device: torch.device) -> int:

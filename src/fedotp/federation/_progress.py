@@ -59,9 +59,10 @@ class RoundReport:
         return "" if self.epsilon is None else f", epsilon {self.epsilon:.2f}"
 
     @property
-    def loss_text(self) -> str:
-        """Loss for display, such as "loss 0.250, "; "" if there is none."""
-        return "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
+    def training_text(self) -> str:
+        """Loss, if there is one, speed and privacy spent, for display."""
+        loss = "" if np.isnan(self.mean_loss) else f"loss {self.mean_loss:.3f}, "
+        return f"{loss}{self.n_images / max(self.seconds, 1e-9):,.0f} images/s{self.spent}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return a line of metrics.jsonl; unknown values are None, inapplicable ones are omitted."""
@@ -88,7 +89,7 @@ class Progress:
     """Progress of a run; with the parameters, the complete state needed to resume.
 
     `metrics_bytes` is the length of the metrics file so far, `metrics_digest` its SHA-256. Bytes and seconds are sums
-    over the rounds; `since_best` counts evaluations since the best one.
+    over the rounds.
     """
 
     round: int = 0
@@ -97,8 +98,6 @@ class Progress:
     group_size: int = 0
     best_accuracy: float = -1.0
     best_round: int = 0
-    since_best: int = 0
-    stopped: bool = False
     bytes_up: int = 0
     bytes_down: int = 0
     train_seconds: float = 0.0

@@ -72,7 +72,7 @@ class OptimizerSettings:
     def of(self, method: Method) -> "OptimizerSettings":
         """Return a copy with the method's own optimizer and learning rate in place of "own" and `Rate`."""
         name: OptimizerName = method.optimizer if self.name == "own" else self.name
-        lr = method.own_lr(self.lr) if isinstance(self.lr, str) else self.lr
+        lr = method.learning_rates.at(self.lr) if isinstance(self.lr, str) else self.lr
         return replace(self, name=name, lr=lr)
 
     @property
@@ -148,17 +148,14 @@ class EvaluationSettings:
             after the last only.
         clients: number of clients evaluated after a round, drawn each time; 0 for all. The last evaluation is of all.
         batch_size: images per client in a prediction step.
-        patience: stop after this number of evaluations without a rise in mean accuracy; 0 for never. This selects on
-            test accuracy, so the result is biased.
-        min_delta: smallest increase of accuracy that counts as a rise.
         views: evaluations by images, class names and model; "personal", each client on its own test images, is always
             included. "global": the method's global part. "base": every client on all test images of the trained
             classes. "novel": every client on those of the novel classes, with their names (data.classes).
             "neighbours": every client on those of classes it has no training image of. "holdout": held-out clients
             before and after they join.
         prior: factor of the logarithm of the client's class frequencies that is added to its log-probabilities. 0 for
-            none, 1 for Bayes' rule, "cv" for the best value on its training images, each held out of the counts in
-            turn, "method" for the method's own: 0 for published methods. The counts stay with the client.
+            none, 1 for Bayes' rule, "method" for the method's own: 0 for published methods. The counts stay with the
+            client.
         smoothing: number added to the image count of every class before frequencies are computed, for the prior here
             and in the training loss.
         views_every: evaluate views at every n-th evaluation and at the last; 0 for the last only. Views show all test
@@ -168,24 +165,21 @@ class EvaluationSettings:
     every: int = 1
     clients: int = 0
     batch_size: int = 100
-    patience: int = 0
-    min_delta: float = 0.0
     views: Words = ("personal",)
-    prior: float | Literal["method", "cv"] = "method"
+    prior: float | Literal["method"] = "method"
     smoothing: float = SMOOTHING
     views_every: int = 0
 
     def __post_init__(self) -> None:
         if not set(self.views) <= set(VIEWS):
             raise SettingError("evaluation.views", show(self.views), f"a list of {alternatives(VIEWS)}")
-        for key in ("every", "clients", "patience", "views_every"):
+        for key in ("every", "clients", "views_every"):
             require_from(0, MOST, f"evaluation.{key}", getattr(self, key))
         require_from(1, MOST, "evaluation.batch_size", self.batch_size, ", for example 100")
-        require_from(0, 1, "evaluation.min_delta", self.min_delta)
         if isinstance(self.prior, str):
-            require(self.prior in ("method", "cv"), "evaluation.prior", self.prior, 'from 0 to 10, "method" or "cv"')
+            require(self.prior == "method", "evaluation.prior", self.prior, 'from 0 to 10, or "method"')
         else:
-            require_from(0, 10, "evaluation.prior", self.prior, ', "method" or "cv"')
+            require_from(0, 10, "evaluation.prior", self.prior, ', or "method"')
         require(
             0 < self.smoothing <= MOST, "evaluation.smoothing", self.smoothing, f"more than 0 (for example {SMOOTHING})"
         )
@@ -193,6 +187,12 @@ class EvaluationSettings:
     def of(self, method: Method) -> "EvaluationSettings":
         """Return a copy with the method's own factor of the prior in place of "method"."""
         return replace(self, prior=method.prior) if self.prior == "method" else self
+
+    @property
+    def strength(self) -> float:
+        """Numeric `prior` of settings returned by `of`."""
+        assert not isinstance(self.prior, str)
+        return self.prior
 
     def drawn(self, everyone: Ints, round_: int, seed: int) -> Ints | None:
         """Return the clients among `everyone` that are evaluated after a round, in ascending order; None for all."""

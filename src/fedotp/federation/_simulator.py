@@ -202,13 +202,13 @@ class Simulator(Clients):
             raise FedotpError("cannot evaluate: no training client has a test image; use a different partition")
         return self._count(predictions), predictions
 
-    def see(self, *, everyone: bool = True, on_images: OnImages | None = None) -> list[View]:
+    def see(self, *, everyone: bool = True) -> list[View]:
         """Evaluate the requested views of all clients that participated in training, or of those drawn for this round.
 
         The clients' own tests are in `evaluate`; held-out clients have not joined yet.
         """
         drawn = None if everyone else self.drawn_for_evaluation()
-        return self.tests.see(self, self.honest if drawn is None else drawn, on_images)
+        return self.tests.see(self, self.honest if drawn is None else drawn)
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:
         """Evaluate the controls, and the method with the class prior, on the test images of `clients` (C,)."""

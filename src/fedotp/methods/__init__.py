@@ -17,10 +17,10 @@ from fedotp.methods._parts import Memory as Memory
 from fedotp.methods._parts import Need as Need
 from fedotp.methods._parts import Parameters as Parameters
 from fedotp.methods._parts import Prompt as Prompt
-from fedotp.methods._personal_ridge import REGS as REGS
-from fedotp.methods._personal_ridge import PersonalRidge as PersonalRidge
-from fedotp.methods._personal_ridge import left_out as left_out
 from fedotp.methods._promptfl import ZeroShot as ZeroShot
+from fedotp.methods._ridge import REGS as REGS
+from fedotp.methods._ridge import PersonalRidge as PersonalRidge
+from fedotp.methods._ridge import left_out as left_out
 from fedotp.methods._task import PRECISION as PRECISION
 from fedotp.methods._task import Precision as Precision
 from fedotp.methods._task import PromptSettings as PromptSettings

@@ -14,12 +14,11 @@ from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._fedpha import FedPHA
 from fedotp.methods._fedtpg import FedTPG
 from fedotp.methods._method import Method
-from fedotp.methods._personal_ridge import PersonalRidge
 from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.methods._pfedprompt import PFedPrompt
 from fedotp.methods._promptfl import CoOp, PromptFL, PromptFLFineTuned, PromptFLPer, PromptFLProx, ZeroShot
 from fedotp.methods._promptfolio import PromptFolio
-from fedotp.methods._ridge import FedCOF, Ridge
+from fedotp.methods._ridge import FedCOF, PersonalRidge, Ridge
 
 GROUP = "fedotp.methods"
 """Group of entry points of methods in installed packages: `name = "package.module:Class"`."""

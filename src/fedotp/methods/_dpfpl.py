@@ -3,25 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import require_choices, require_from
-from fedotp.methods._method import Method
+from fedotp._values import require_from
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
 
 _MOST_RANK = 256
-_DIVISOR = 10  # of gradients, in the authors' code
 
 
 @dataclass(frozen=True)
-class DPFPL(Method):
+class DPFPL(PromptFL):
     """Tran et al., ICLR 2025: the prompt of a client is p_G + p_L, with p_G shared and p_L private.
 
     In every step one power iteration factorises p_L: u (s, k) has orthonormal columns, v (k, d) orthonormal rows that
@@ -30,8 +29,7 @@ class DPFPL(Method):
 
         g_u v + u g_v - u u' g_u v,
 
-    the full gradient without its part outside both spans. With the `variant` "code" the last term is added instead, and
-    all gradients are divided by 10, as in the authors' code.
+    the full gradient without its part outside both spans.
 
     Correction: the paper's epsilon assumes clipping of every image's gradient, but its code clips their mean, which
     guarantees nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
@@ -40,28 +38,17 @@ class DPFPL(Method):
 
     Attributes:
         rank: rank k of the factors.
-        variant: gradient of p_L as in the "paper" or in the authors' "code".
     """
 
     rank: int = 8
-    variant: Literal["paper", "code"] = "paper"
 
     name: ClassVar[str] = "dp-fpl"
     title: ClassVar[str] = "DP-FPL"
     reference: ClassVar[str] = "Tran et al., ICLR 2025"
+    learning_rates: ClassVar[LearningRates] = LearningRates()
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
-        require_choices(self, "method.")
-
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with p_G alone."""
-        return PromptFL()
-
-    def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return p_G (1, s, d), under the name that `global_part` uses."""
-        return {"prompt": task.contexts(1)}
 
     def private(self, task: Task) -> Parameters:
         """Return p_L (1, s, d); (1, K, s, d) with vectors per class."""
@@ -82,12 +69,11 @@ class DPFPL(Method):
 
     def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
         """Compute the gradient of p_L from those of u and v."""
-        sign, divisor = (-1, 1) if self.variant == "paper" else (1, _DIVISOR)
-        found = {name: value / divisor for name, value in found.items()}
         if "u" not in leaves:
             return found
-        u, v, of_u, of_v = leaves["u"], leaves["v"], found.pop("u"), found.pop("v")
-        return found | {"local": of_u @ v + u @ (of_v + sign * u.mT @ of_u @ v)}
+        u, v, of_u, of_v = leaves["u"], leaves["v"], found["u"], found["v"]
+        others = {name: value for name, value in found.items() if name not in ("u", "v")}
+        return others | {"local": of_u @ v + u @ (of_v - u.mT @ of_u @ v)}
 
     def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
         """Compute u (..., s, k) and v (..., k, d) of p_L (..., s, d) by one power iteration."""

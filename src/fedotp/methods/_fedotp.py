@@ -1,8 +1,7 @@
 """FedOTP: global and local prompts, combined by optimal transport."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -21,7 +20,6 @@ from fedotp.methods._task import Task
 CONFIDENCE: Dial = "confidence"
 _RIGHT_DIAL = "a number from 0 (global prompts only) to 1 (local ones only), or confidence"
 _MOST_PROMPTS = 256  # the paper has two; each multiplies text encoding and transport
-_SHARES = "shares"  # name of the parameter of clients with their own shares
 
 
 @dataclass(frozen=True)
@@ -87,36 +85,6 @@ class FedOTP(Method):
             found["dial"] = ("dial", equal if self.dial is None else self.dial)
         return found
 
-    def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Combine methods that differ at most in mass and dial."""
-        if together := super().side_by_side(others):
-            return together
-        methods = [method for method in (self, *others) if type(method) is FedOTP and method.dial != CONFIDENCE]
-        alike = {method._alike for method in methods}
-        if len(methods) <= len(others) or len(alike) > 1:
-            return None
-        options = {field.name: getattr(self._alike, field.name) for field in fields(self)}
-        return _EachItsShares(**options), [{_SHARES: method._taken} for method in methods]
-
-    @property
-    def _alike(self) -> "FedOTP":
-        """The method with defaults for the options that `_taken` covers."""
-        return replace(self, mass=1.0 if self.matching.has_mass else self.mass, dial=None)
-
-    @property
-    def _taken(self) -> Tensor:
-        """The mass (N,) of each prompt, in float64."""
-        taken = self._fixed_shares(torch.float64, torch.device("cpu"))
-        if taken is None:
-            n_prompts = self.n_shared + self.n_private
-            taken = torch.full((n_prompts,), 1 / n_prompts, dtype=torch.float64)
-        return (self.mass if self.matching.has_mass else 1.0) * taken
-
-    def _fixed_shares(self, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-        if self.dial is None or isinstance(self.dial, str):
-            return None
-        return fixed_shares(self.dial, self.n_shared, self.n_private, dtype, device)
-
     @property
     def global_part(self) -> "FedOTP | None":
         """The method with global prompts alone."""
@@ -137,27 +105,15 @@ class FedOTP(Method):
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
         """Return the shares (N,) of the dial; with "confidence" (C, B, N), from the scores of each kind of prompts."""
-        if self.dial != CONFIDENCE:
-            return self._fixed_shares(task.dtype, task.device)
+        if self.dial is None:
+            return None
+        if not isinstance(self.dial, str):
+            return fixed_shares(self.dial, self.n_shared, self.n_private, task.dtype, task.device)
         kinds = classes.split([self.n_shared, self.n_private], dim=1)
         with torch.no_grad():
             of_global, of_local = (task.rule(self.matching)(image, kind) for kind in kinds)
             dial = by_confidence(of_global, of_local, task.logit_scale)
         return shares(dial, self.n_shared, self.n_private)
-
-
-@dataclass(frozen=True)
-class _EachItsShares(FedOTP):
-    """FedOTP for clients with different masses and dials, which are parameters of the clients."""
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The shares."""
-        return frozenset({_SHARES})
-
-    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """Return the mass of each prompt, (C, N)."""
-        return params[_SHARES].to(task.dtype)
 
 
 # The dial: division of the mass between global and local prompts -------------------------------------------

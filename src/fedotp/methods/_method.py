@@ -67,10 +67,14 @@ class Method(ABC):
     learning_rates: ClassVar[LearningRates] = LearningRates()
     """Values of `optimizer.lr` if it is not a number."""
     uses_memory: ClassVar[bool] = False
+    couples_images: ClassVar[bool] = False
+    """True if the loss of an image depends on other images of its batch, which rules out example privacy."""
     prior: ClassVar[float] = 0.0
     """Factor of the class prior for `evaluation.prior` = "method"."""
     publishes: ClassVar[frozenset[str]] = frozenset()
     """Names of private parameters that are also sent, for methods whose server stores every client's own."""
+    fixed: ClassVar[frozenset[str]] = frozenset()
+    """Names of parameters that a client uses but neither trains nor sends back."""
 
     # Properties --------------------------------------------------------------------------------------------
 
@@ -95,13 +99,6 @@ class Method(ABC):
                 raise FedotpError(f"{self.title} has no option {name}: {_FIXED[name]}")
         return replace(self, **{known[name][0]: value for name, value in options.items()})
 
-    def side_by_side(self, others: Sequence["Method"]) -> "tuple[Method, list[Parameters]] | None":
-        """Return one method for the clients of this and of `others`, to train their runs as one; None if impossible.
-
-        Also return, for each method, additional parameters (no client axis) for its clients.
-        """
-        return (self, [{} for _ in (self, *others)]) if all(other == self for other in others) else None
-
     @property
     def bound_to_classes(self) -> str:
         """Reason why the learned parameters cannot be used with other class names; "" if they can."""
@@ -118,23 +115,9 @@ class Method(ABC):
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
 
     @property
-    def couples_images(self) -> bool:
-        """True if the loss of an image depends on other images of its batch, which rules out example privacy."""
-        return False
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """Names of parameters that a client uses but neither trains nor sends back."""
-        return frozenset()
-
-    @property
     def rate(self) -> Mapping[str, float]:
         """Factors of the learning rate by parameter name; 1 by default."""
         return {}
-
-    def own_lr(self, rate: Rate) -> float:
-        """Return the learning rate for a source in `optimizer.lr`."""
-        return self.learning_rates.at(rate)
 
     @property
     def closed_form_rounds(self) -> int:
@@ -171,8 +154,15 @@ class Method(ABC):
 
     def untrained(self, task: Task) -> Parameters:
         """Return the parameters (1, ...) with which a client predicts before any training."""
+        return self.deployed(*self._received_and_private(task))
+
+    def initial(self, task: Task) -> Parameters:
+        """Return the parameters (1, ...) with which a client begins its first round."""
+        return self.start(*self._received_and_private(task))
+
+    def _received_and_private(self, task: Task) -> tuple[Parameters, Parameters]:
         private = {name: value[None] for name, value in self.private(task).items()}
-        return self.deployed(self.send(self.shared(task, 1), None, 1), private)
+        return self.send(self.shared(task, 1), None, 1), private
 
     def knows_clients(self, task: Task) -> bool:
         """True if the server stores parameters of every client."""
@@ -212,7 +202,7 @@ class Method(ABC):
         return {}
 
     def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor | None:
-        """Return weights of prompts that sum to 1: (N,), (C, N) or, different for images, (C, B, N); None for equal.
+        """Return weights of prompts that sum to 1: (N,) or, different for images, (C, B, N); None for equal.
 
         `classes` are the class features (C, N, K, e).
         """

@@ -75,17 +75,15 @@ class Need(StrEnum):
 class Memory(NamedTuple):
     """The training images of C clients, padded to the longest, for non-parametric methods.
 
-    Pooled features (C, M, e); spatial features (C, M, e), the mean of normalised patch tokens; labels (C, M), -1 for
-    padding.
+    Spatial features (C, M, e), the mean of normalised patch tokens; labels (C, M), -1 for padding.
     """
 
-    pooled: Tensor
     spatial: Tensor
     labels: Tensor
 
     def rows(self, at: Tensor | slice) -> "Memory":
         """Return the rows of some clients, in the given order."""
-        return Memory(self.pooled[at], self.spatial[at], self.labels[at])
+        return Memory(self.spatial[at], self.labels[at])
 
 
 class Batch(NamedTuple):

@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, sqrt
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require_choices, require_from
+from fedotp._values import MOST, require_from
 from fedotp.matching import pooled_score
-from fedotp.methods._method import LearningRates, Method, weighted_average
+from fedotp.methods._method import LearningRates, weighted_average
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task, constant, uniform
@@ -22,13 +22,13 @@ _MOST_EXPERTS = 256  # all are sent in every round
 
 
 @dataclass(frozen=True)
-class PFedMoAP(Method):
+class PFedMoAP(PromptFL):
     """Luo et al., ICLR 2025: a mixture of experts, which are prompts of other clients.
 
     The server averages the prompts (Eq. 4) to P_g and stores every client's last one. A client trains its prompt P_i
     starting from P_g. Once it has sent a prompt, it also receives the `experts` prompts P_j of other clients nearest to
-    its own last one (`choice` "nearest", L2; "fixed", as in the authors' code: the first in an order of all clients
-    drawn once), or fewer if fewer have been sent. They are not trained, and their class features are computed once per
+    its own last one (L2; in the authors' code the first in an order of all clients drawn once), or fewer if fewer have
+    been sent. They are not trained, and their class features are computed once per
     round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
     (e / 128)-th component of x,
 
@@ -52,13 +52,11 @@ class PFedMoAP(Method):
 
     Attributes:
         experts: maximum number of other clients' prompts that a client receives.
-        choice: choice of experts: "nearest" to the client's prompt, or "fixed", the first in an order drawn once.
         lam: weight lambda of the client's own prompt relative to the experts.
         gate_rate: learning rate of the gating network, as a multiple of that of prompts.
     """
 
     experts: int = 9
-    choice: Literal["nearest", "fixed"] = "nearest"
     lam: float = 0.5
     gate_rate: float = 5.0
 
@@ -67,38 +65,27 @@ class PFedMoAP(Method):
     reference: ClassVar[str] = "Luo et al., ICLR 2025"
     learning_rates: ClassVar[LearningRates] = LearningRates(paper=0.002, mini=0.003)
     publishes: ClassVar[frozenset[str]] = frozenset({"own"})
+    fixed: ClassVar[frozenset[str]] = frozenset({"experts", "present", "stage"})
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_EXPERTS, "method.experts", self.experts, " (the paper uses 9)")
-        require_choices(self, "method.")
         require_from(0, MOST, "method.lam", self.lam)
         require_from(0, MOST, "method.gate_rate", self.gate_rate, " (times optimizer.lr; the paper: 0.01 / 0.002 = 5)")
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The experts, their mask, and the client's stage."""
-        return frozenset({"experts", "present", "stage"})
 
     @property
     def rate(self) -> Mapping[str, float]:
         """The factor of the gating network's learning rate."""
         return dict.fromkeys(("gate_in", "gate_in_bias", "gate_out", "gate_out_bias"), self.gate_rate)
 
-    @property
-    def global_part(self) -> Method:
-        """PromptFL with the averaged prompt alone."""
-        return PromptFL()
-
     # Parameters --------------------------------------------------------------------------------------------
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return P_g (1, s, d), all clients' last prompts (n, 1, s, d), flags of sent ones (n,), and an order (n,)."""
+        """Return P_g (1, s, d), all clients' last prompts (n, 1, s, d), and flags of sent ones (n,)."""
         start = task.contexts(1)
         return {
             "prompt": start,
             "pool": start.expand(n_clients, *start.shape).clone(),
             "sent": torch.zeros(n_clients, device=start.device),
-            **({"order": uniform(task, "order", n_clients, bound=1.0)} if self.choice == "fixed" else {}),
         }
 
     def private(self, task: Task) -> Parameters:
@@ -194,11 +181,8 @@ class PFedMoAP(Method):
         """Return the clients whose prompts `clients` (C,) receive, (C, n), and a mask of those that exist, (C, n)."""
         pool, sent = server["pool"].flatten(1).double(), server["sent"] > 0
         everyone = torch.arange(len(pool), device=pool.device)
-        if self.choice == "nearest":
-            # Not by products: a client's distances must not depend on the other clients of the call.
-            order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
-        else:
-            order = server["order"].double().expand(len(clients), -1)
+        # Not by products: a client's distances must not depend on the other clients of the call.
+        order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
         may = sent & sent[clients, None] & (everyone != clients[:, None])
         first = torch.where(may, order, torch.inf).sort(dim=1, stable=True)
         return first.indices[:, : self.experts], first.values[:, : self.experts].isfinite()

@@ -1,13 +1,13 @@
 """pFedPrompt: a shared prompt with attention over the client's own images."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require_choices, require_from
+from fedotp._values import MOST, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Batch, Parameters
@@ -25,19 +25,16 @@ class PFedPrompt(PromptFL):
 
         w_j = softmax_j(beta f . G_j),   personal feature v = sum_j w_j G_j,   score_k = f . t_k + alpha v . t_k.
 
-    Choices that the paper leaves open: one key per training image; `values` "features" as above, or "labels", with the
-    attention on class k, sum_j w_j [y_j = k], as the personal term; alpha and beta as in Tip-Adapter (1 and 5.5); in
+    Choices that the paper leaves open: one key per training image; alpha and beta as in Tip-Adapter (1 and 5.5); in
     training an image does not attend to itself. A client without images has no personal term.
 
     Attributes:
         alpha: weight of the personal term.
         beta: sharpness of the attention over the client's own images.
-        values: values of the attention: the images' "features" or "labels".
     """
 
     alpha: float = 1.0
     beta: float = 5.5
-    values: Literal["features", "labels"] = "features"
 
     name: ClassVar[str] = "pfedprompt"
     title: ClassVar[str] = "pFedPrompt"
@@ -48,13 +45,6 @@ class PFedPrompt(PromptFL):
     def __post_init__(self) -> None:
         require_from(0, MOST, "method.alpha", self.alpha)
         require_from(0, MOST, "method.beta", self.beta)
-        require_choices(self, "method.")
-
-    @property
-    def bound_to_classes(self) -> str:
-        """Reason why `values` "labels" cannot predict other classes."""
-        why = "the client's memory contains only labels of the trained classes (method.values = labels)"
-        return why if self.values == "labels" else ""
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Compute the global score plus alpha times the personal one, (C, B, K)."""
@@ -67,7 +57,4 @@ class PFedPrompt(PromptFL):
         if batch.places is not None:
             hidden = hidden | (batch.places.unsqueeze(-1) == torch.arange(keys.shape[1], device=keys.device))
         weights = attention.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden, 0.0)
-        if self.values == "labels":
-            targets = F.one_hot(batch.memory.labels.clamp_min(0), classes.shape[2]).to(weights.dtype)  # (C, M, K)
-            return score + self.alpha * weights @ targets
         return score + self.alpha * pooled_score(weights @ keys, classes)

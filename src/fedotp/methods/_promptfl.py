@@ -67,7 +67,7 @@ class PromptFL(Method):
 
     @property
     def global_part(self) -> Method:
-        """PromptFL: clients keep nothing private."""
+        """PromptFL with the shared prompt alone."""
         return PromptFL()
 
     def shared(self, task: Task, n_clients: int) -> Parameters:

@@ -1,6 +1,5 @@
 """PromptFolio: a global and a local prompt whose class features are mixed in a fixed ratio."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,16 +8,14 @@ from torch import Tensor
 
 from fedotp._values import require
 from fedotp.clip import ImageFeatures
-from fedotp.methods._method import LearningRates, Method
+from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
 from fedotp.methods._task import Task
 
-_THETA = "theta"  # name of the parameter of clients with their own theta
-
 
 @dataclass(frozen=True)
-class PromptFolio(Method):
+class PromptFolio(PromptFL):
     """Pan et al., NeurIPS 2024: P_g is shared, P_l private, and the scores of an image with the pooled feature f are
 
         f . w_k,   w_k = (1 - theta) z_k(P_g) + theta z_k(P_l),
@@ -42,24 +39,9 @@ class PromptFolio(Method):
         require(right, "method.theta", self.theta, "a number from 0 to 1 (the paper uses 0.4)")
 
     @property
-    def global_part(self) -> Method:
-        """PromptFL with P_g alone."""
-        return PromptFL()
-
-    @property
     def adjustable(self) -> dict[str, tuple[str, object]]:
         """The option `theta`, as the dial."""
         return {"dial": ("theta", self.theta)}
-
-    def side_by_side(self, others: Sequence[Method]) -> tuple[Method, list[Parameters]] | None:
-        """Combine methods that differ at most in theta."""
-        if together := super().side_by_side(others):
-            return together
-        methods = [method for method in (self, *others) if type(method) is PromptFolio]
-        if len(methods) <= len(others):
-            return None
-        thetas = [torch.tensor(method.theta, dtype=torch.float64) for method in methods]
-        return _EachItsTheta(), [{_THETA: theta} for theta in thetas]
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """Return P_g (1, s, d), under the name that `global_part` uses."""
@@ -77,18 +59,3 @@ class PromptFolio(Method):
         """Return 1 - theta and theta, (2,)."""
         theta = torch.full((), self.theta, dtype=task.dtype, device=task.device)
         return torch.stack([1 - theta, theta])
-
-
-@dataclass(frozen=True)
-class _EachItsTheta(PromptFolio):
-    """PromptFolio for clients with different thetas, which are parameters of the clients."""
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The thetas."""
-        return frozenset({_THETA})
-
-    def weights(self, task: Task, params: Parameters, image: ImageFeatures, classes: Tensor) -> Tensor:
-        """Return 1 - theta and theta of each client, (C, 2)."""
-        theta = params[_THETA].to(task.dtype)
-        return torch.stack([1 - theta, theta], dim=-1)

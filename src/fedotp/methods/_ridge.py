@@ -2,10 +2,19 @@
 
 With X (n, e) the features of a client's n images, of length 1, and Y (n, K) their labels, one-hot minus 1/K, a client
 sends the means G = X'X / n and B = X'Y / n. Their averages with weights n (Eq. 4) are those of all images, for any
-partition. So secure sums can add them, differential privacy covers them, and subtraction removes a client.
+partition. So secure sums can add them, and differential privacy covers them.
+
+With `reg = "loo"` a second round chooses `reg`: each client predicts each of its images by its weights without this
+image. With A = G + r G_i + reg I, an image x with target y has the weight w = (1 + personal) / n in A, and by the
+Sherman-Morrison formula, with h = w x' A^-1 x, its leave-one-out prediction is
+
+    (x' W - h y) / (1 - h).
+
+The clients send the mean losses of these predictions for each of `REGS`, and the server takes the reg with the least
+average (Eq. 4). All messages are means over a client's images. See docs/personal-ridge.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -20,6 +29,11 @@ from fedotp.methods._method import Method
 from fedotp.methods._parts import IMAGES, Batch, Kind, Need, Parameters, Prompt
 from fedotp.methods._task import Task
 
+REGS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
+"""Candidates of `reg` for `reg = "loo"`."""
+_BEFORE = 0.03  # `reg` before the choice
+_LEAST = 1e-6  # minimum of 1 - h, which rounding may make 0
+_MOST_LOSS = 50.0  # of one image: limits the effect of outliers and the range of secure sums
 _ROUNDING = 1e-9  # tolerance for negative eigenvalues of a mean of x x' due to rounding
 
 
@@ -37,7 +51,7 @@ class Ridge(Method):
     are sharpness f . W_k. All statistics are float64.
 
     Attributes:
-        reg: regularisation toward the captions' weights, per image.
+        reg: regularisation toward the captions' weights, per image; "loo" chooses it by leave-one-out losses.
         text: length of the captions' features in the regularisation; 0 for the ridge of Fed3R and AFL.
         personal: additional weight of a client's own images in its weights; 0 for the same weights for all clients.
         sharpness: factor of the logits.
@@ -45,7 +59,7 @@ class Ridge(Method):
             direction of patches.
     """
 
-    reg: float = 0.03
+    reg: float | Literal["loo"] = 0.03
     text: float = 2.0
     personal: float = 0.0
     sharpness: float = 10.0
@@ -54,15 +68,18 @@ class Ridge(Method):
     name: ClassVar[str] = "ridge"
     title: ClassVar[str] = "Ridge"
     reference: ClassVar[str] = "Fani et al., ICML 2024; He et al., CVPR 2025"
+    fixed: ClassVar[frozenset[str]] = frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
 
     def __post_init__(self) -> None:
-        self._require_reg()
+        right = self.reg == "loo" if isinstance(self.reg, str) else 0 < self.reg <= MOST
+        require(right, "method.reg", self.reg, 'a number above 0 or "loo"')
         require_choices(self, "method.")
         for key in ("text", "personal", "sharpness"):
             require_from(0, MOST, f"method.{key}", getattr(self, key))
 
-    def _require_reg(self) -> None:
-        require(0 < self.reg <= MOST, "method.reg", self.reg, "more than 0")
+    @property
+    def _chooses(self) -> bool:
+        return self.reg == "loo"
 
     @property
     def bound_to_classes(self) -> str:
@@ -76,8 +93,8 @@ class Ridge(Method):
 
     @property
     def closed_form_rounds(self) -> int:
-        """One round."""
-        return 1
+        """One round for the sums, one for the choice of reg."""
+        return 2 if self._chooses else 1
 
     @property
     def global_part(self) -> Method:
@@ -85,11 +102,12 @@ class Ridge(Method):
         return replace(self, personal=0.0)
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return G (e, e) and B (e, K) of no images, the captions' Z (K, e), and n."""
+        """Return G (e, e) and B (e, K) of no images, the captions' Z (K, e), n and, with "loo", losses (R,)."""
         captions = F.normalize(task.template_features()[0, 0].double(), dim=-1)  # (K, e)
         n_classes, width = captions.shape
         zeros = {"gram": captions.new_zeros(width, width), "cross": captions.new_zeros(width, n_classes)}
-        return {**zeros, "captions": captions, IMAGES: captions.new_zeros(())}
+        losses = {"losses": captions.new_zeros(len(REGS))} if self._chooses else {}
+        return {**zeros, "captions": captions, IMAGES: captions.new_zeros(()), **losses}
 
     def private(self, task: Task) -> Parameters:
         """Return a client's own G and B and its number of images, if it uses them."""
@@ -99,28 +117,22 @@ class Ridge(Method):
         return {"own_gram": shared["gram"], "own_cross": shared["cross"], "own_images": shared[IMAGES]}
 
     def send(self, server: Parameters, clients: Tensor | None, n_clients: int) -> Parameters:
-        """Return the weights W (C, e, K); with `personal`, the sums to compute them from."""
+        """Return the weights W (C, e, K); with `personal` or "loo", the sums to compute them from."""
         target = self.text * server["captions"].mT
         reg = self.reg_of(server)
         gram, cross = _without_negative(server["gram"]), server["cross"]
         sent = {"all_gram": gram, "all_cross": cross, "target": target, "reg": reg, IMAGES: server[IMAGES]}
-        if not self._sends_sums:
+        if not self.personal and not self._chooses:
             sent = {"weights": _solved(gram, cross, target, reg)}
         return {name: value.expand(n_clients, *value.shape) for name, value in sent.items()}
 
-    @property
-    def _sends_sums(self) -> bool:
-        """True if clients compute their own weights from sums."""
-        return self.personal > 0
-
     def reg_of(self, server: Parameters) -> Tensor:
-        """Return the current `reg` as a scalar tensor."""
-        return torch.full_like(server[IMAGES], self.reg)
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """All received parameters."""
-        return frozenset({"weights", "all_gram", "all_cross", "target", "reg", IMAGES})
+        """Return the current `reg` as a scalar tensor; with "loo" that of the least loss, without losses a default."""
+        if not isinstance(self.reg, str):
+            return torch.full_like(server[IMAGES], self.reg)
+        regs = server["losses"].new_tensor(REGS)
+        near = (regs / _BEFORE).log().abs() * torch.finfo(regs.dtype).eps  # breaks ties
+        return regs[(server["losses"] + near).argmin()]
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """Return the shared weights, or each client's own: (C, e, K)."""
@@ -156,9 +168,28 @@ class Ridge(Method):
         return image @ params["weights"].to(image.dtype) * scale.to(image.dtype)
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
-        """Compute sums over the images of a batch: X'X (C, e, e) and X'Y (C, e, K)."""
+        """Compute sums over a batch: X'X (C, e, e), X'Y (C, e, K) and, with "loo", losses (C, R), first 0."""
         image, labels = self.regression(task, batch)
-        return {"gram": image.mT @ image, "cross": image.mT @ labels}
+        sums = {"gram": image.mT @ image, "cross": image.mT @ labels}
+        return {**sums, "losses": self._losses(task, params, batch)} if self._chooses else sums
+
+    def _losses(self, task: Task, params: Parameters, batch: Batch) -> Tensor:
+        n_clients, n_images = batch.labels.shape
+        losses = batch.image.pooled.new_zeros(n_clients, len(REGS), dtype=torch.float64)
+        if "all_gram" not in params or not n_images or not bool((params[IMAGES] > 0).any()):
+            return losses
+        image, labels = self.regression(task, batch)
+        weight = (1 + self.personal) / params[IMAGES].clamp_min(1)[:, None, None]
+        found = left_out(image, labels, *self._with_own(params), params["target"], weight)
+        for number, scores in enumerate(found):
+            each = self.losses_of(scores, batch.labels.clamp_min(0))
+            losses[:, number] = (each * (batch.labels >= 0)).sum(1)
+        return losses
+
+    def losses_of(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Compute the cross-entropy of each image from scores (..., K) and labels (...), at most `_MOST_LOSS`."""
+        right = (self.sharpness * scores).log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+        return -right.clamp_min(-_MOST_LOSS)
 
     def regression(self, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return X (C, B, e), 0 for padding, and Y (C, B, K)."""
@@ -177,8 +208,22 @@ class Ridge(Method):
         return {**params, **own, **self.deployed(params, own), **means}
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
-        """Return the means G (C, e, e) and B (C, e, K)."""
-        return {name: params[name] for name in ("gram", "cross")}
+        """Return the means G (C, e, e) and B (C, e, K) and, with "loo", the mean losses (C, R)."""
+        return {name: params[name] for name in ("gram", "cross", *(["losses"] if self._chooses else []))}
+
+
+@dataclass(frozen=True)
+class PersonalRidge(Ridge):
+    """`Ridge` on pooled and patch features, with double weight of own images, a choice of `reg`, and the prior."""
+
+    reg: float | Literal["loo"] = "loo"
+    personal: float = 1.0
+    features: Literal["pooled", "both"] = "both"
+
+    name: ClassVar[str] = "personal-ridge"
+    title: ClassVar[str] = "Personal ridge"
+    reference: ClassVar[str] = "this project"
+    prior: ClassVar[float] = 1.0
 
 
 @dataclass(frozen=True)
@@ -197,6 +242,7 @@ class FedCOF(Ridge):
         shrinkage: number added to the variances, which few clients estimate poorly.
     """
 
+    reg: float = 0.03
     shrinkage: float = 0.001
 
     name: ClassVar[str] = "fedcof"
@@ -205,6 +251,7 @@ class FedCOF(Ridge):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(not self._chooses, "method.reg", self.reg, "a number above 0")
         require_from(0, MOST, "method.shrinkage", self.shrinkage)
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:
@@ -241,6 +288,22 @@ class FedCOF(Ridge):
         gram = (within + (mean.mT * n) @ mean) / total
         cross = (mean * n[:, None]).mT - (mean * n[:, None]).sum(0)[:, None] / len(n)
         return {**server, "gram": gram, "cross": cross / total}
+
+
+def left_out(
+    image: Tensor, labels: Tensor, gram: Tensor, cross: Tensor, target: Tensor, weight: Tensor | float
+) -> Iterator[Tensor]:
+    """Yield for each of `REGS` the leave-one-out predictions (C, B, K) of images by a ridge.
+
+    Each of `image` (C, B, e), with `labels` (C, B, K), has `weight` in `gram` G (C, e, e) and `cross` B (C, e, K).
+    """
+    values, vectors = (each.to(gram.device) for each in torch.linalg.eigh(gram.cpu()))  # slower on a GPU for many
+    seen, cross, target = image @ vectors, vectors.mT @ cross, vectors.mT @ target
+    for reg in REGS:
+        inverse = 1 / (values.clamp_min(0) + reg)  # (C, e)
+        fitted = seen @ ((cross + reg * target) * inverse[..., None])  # (C, B, K)
+        own = weight * (seen.square() * inverse[:, None]).sum(-1, keepdim=True)  # h: (C, B, 1)
+        yield (fitted - own * labels) / (1 - own).clamp_min(_LEAST)
 
 
 def _solved(gram: Tensor, cross: Tensor, target: Tensor, reg: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import csv
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,17 @@ from fedotp._files import write_atomically
 from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
 from fedotp.paper._entry_runs import Made, changed, data_used
 from fedotp.runs.many import Outcome
-from fedotp.runs.tables import Difference, Differences, Pair, Row, Table, markdown, numbers_of, paired
+from fedotp.runs.tables import (
+    Difference,
+    Differences,
+    Pair,
+    Row,
+    Table,
+    complete,
+    markdown,
+    numbers_of,
+    paired,
+)
 
 _CSV = (
     *("label", "method", "dataset", "setting", "paper_mean", "paper_std", "here_mean", "here_std", "last_five_mean"),
@@ -92,7 +102,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
     rows = list(entry.methods)
     reference = rows.index(entry.against)
     groups = {row: [o for o in outcomes if o.trial.called == row] for row in rows}
-    summaries = {row: _summaries(group) for row, group in groups.items()}
+    summaries = {row: dict(complete(group)) for row, group in groups.items()}
     table = Table.of(outcomes, reference)
     checked = {row.labels[0]: row for row in table.rows}
     blocks = []
@@ -115,7 +125,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
                 own.mean - theirs.mean if own and theirs and i != reference else None,
                 differences.of[i],
                 differences.together[i],
-                _word(differences, i),
+                differences.word(i).removesuffix(f" {entry.against}") if differences.of[i] else "",
                 tuple(checked[row].not_above) if whole else (),
                 whole and bool(checked[row].flagged),
             )
@@ -127,21 +137,12 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
     return blocks
 
 
-def _summaries(group: Sequence[Outcome]) -> dict[Pair, dict[str, Any]]:
-    """Return the summaries of complete outcomes, by split and seed."""
-    return {
-        (outcome.trial.config.partition.seed, outcome.trial.config.seed): outcome.directory.summary
-        for outcome in group
-        if outcome.directory.is_complete
-    }
-
-
-def _numbers(summaries: dict[Pair, dict[str, Any]], key: str) -> dict[Pair, float]:
+def _numbers(summaries: Mapping[Pair, Mapping[str, Any]], key: str) -> dict[Pair, float]:
     found = {pair: numbers_of(summary) for pair, summary in summaries.items()}
     return {pair: values[key] for pair, values in found.items() if key in values}
 
 
-def _spread(entry: Entry, ours: dict[Pair, float], summaries: list[dict[str, Any]], key: str) -> float | None:
+def _spread(entry: Entry, ours: dict[Pair, float], summaries: Sequence[Mapping[str, Any]], key: str) -> float | None:
     """Return our deviation (±): over a domain's clients as in the paper, else over runs."""
     if entry.spread != "clients":
         return statistics.stdev(ours.values()) if len(ours) > 1 else None
@@ -151,16 +152,9 @@ def _spread(entry: Entry, ours: dict[Pair, float], summaries: list[dict[str, Any
     return statistics.fmean(found) if found else None
 
 
-def _last_five(summaries: list[dict[str, Any]]) -> float | None:
+def _last_five(summaries: Sequence[Mapping[str, Any]]) -> float | None:
     found = [summary["last_five"]["accuracy"] for summary in summaries if summary.get("last_five")]
     return statistics.fmean(found) if found else None
-
-
-def _word(differences: Differences, number: int) -> str:
-    """Return the verdict on a row, without the name of the baseline."""
-    against = differences.names[differences.reference]
-    word = differences.word(number) if differences.of[number] else ""
-    return word.removesuffix(f" {against}")
 
 
 class Grid(NamedTuple):

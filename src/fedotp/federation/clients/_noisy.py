@@ -86,10 +86,6 @@ class NoisySteps:
         self._own = frozenset(method.private(task)) - method.publishes
         self.canaries: Canaries | None = None  # of an audit
 
-    def is_noised(self, name: str) -> bool:
-        """True if a trained parameter gets noise."""
-        return self._privacy.private or name not in self._own
-
     def untaught(self, received: Parameters) -> Parameters:
         """Return the initial values, given `received` (C, ...), of the parameters that train without noise."""
         if self._privacy.private:
@@ -123,23 +119,8 @@ class NoisySteps:
 
         Returns the objective (A,) and its gradients (A, ...) by the trained parameters `names`.
         """
-        noised = [name for name in names if self.is_noised(name)]
-        others = [name for name in names if not self.is_noised(name)]
-        objective, found = self._noised(group, params, noised, received, batch, places)
-        if others:
-            objective, plain = step_gradients(self._method, self._task, params, others, received, batch)
-            found |= plain
-        return objective, {name: found[name] for name in names}
-
-    def _noised(
-        self,
-        group: GroupNoise,
-        params: Parameters,
-        names: Sequence[str],
-        received: Parameters,
-        batch: Batch,
-        places: Ints,
-    ) -> tuple[Tensor, Parameters]:
+        others = [] if self._privacy.private else [name for name in names if name in self._own]
+        noised = [name for name in names if name not in others]
         n = len(places)
         clients, sizes, chances = group.clients[:n], group.sizes[:n], group.chances[:n]
         blind = params | {name: value[:n] for name, value in group.blind.items()}
@@ -147,7 +128,7 @@ class NoisySteps:
         units = torch.from_numpy(numbers).to(self._task.device)
         rates = [self._settings.sampling_rate(int(m)) for m in sizes]
         current = {name: value.detach() for name, value in blind.items()}
-        named = {name: value.requires_grad_() for name, value in self._method.leaves(current, names).items()}
+        named = {name: value.requires_grad_() for name, value in self._method.leaves(current, noised).items()}
         leaves = list(named.values())
         sums = [torch.zeros_like(leaf, dtype=torch.float64) for leaf in leaves]
         fit = torch.zeros(len(sizes), device=self._task.device, dtype=self._task.dtype)
@@ -171,7 +152,11 @@ class NoisySteps:
         for (name, leaf), total, more, rest in zip(named.items(), sums, added, beside, strict=True):
             count = torch.tensor(expected, dtype=total.dtype, device=total.device).view(-1, *[1] * (leaf.dim() - 1))
             found[name] = ((total + more) / count).to(leaf.dtype) + rest
-        return objective, self._method.gradients(named, found)
+        found = self._method.gradients(named, found)
+        if others:
+            objective, plain = step_gradients(self._method, self._task, params, others, received, batch)
+            found |= plain
+        return objective, {name: found[name] for name in names}
 
     def released(self, sums: Parameters, chances: Sequence[Chance]) -> Parameters:
         """Add noise to the `sums` (C, ...) of a method in closed form: one release, drawn from `chances` (C,)."""
@@ -223,7 +208,7 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
     privacy = settings.privacy
     unit = show(privacy.unit)
     own = frozenset(method.private(task)) - method.publishes
-    alone = not (privacy.private or method.in_closed_form or frozenset(_trained(method, task)) - own)
+    alone = not (privacy.private or method.in_closed_form or method.initial(task).keys() - method.fixed - own)
     reasons = {
         'the contribution of a group to its sums is not bounded; set privacy.unit = "example"': (
             method.in_closed_form and privacy.unit == "group"
@@ -231,7 +216,7 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
         "its leave-one-out losses are not bounded; set method.reg to a number": method.closed_form_rounds > 1,
         "it uses the training images in predictions": method.uses_memory,
         "it overrides `loss`, so that images have no separate `terms`": type(method).loss is not Method.loss,
-        "its loss couples the images of a batch (authors.batch_solver, method.variant = code)": (
+        "its loss couples the images of a batch (authors.batch_solver)": (
             method.couples_images or task.authors.batch_solver
         ),
         "its loss depends on class counts; set federation.prior = 0": bool(settings.federation.prior),
@@ -258,9 +243,3 @@ def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
     if settings.privacy.private and (prior := settings.evaluation.prior):
         right = "0 with privacy.private = true, as predictions would reveal class counts without noise"
         raise SettingError("evaluation.prior", show(prior), right)
-
-
-def _trained(method: Method, task: Task) -> Parameters:
-    private = {name: value[None] for name, value in method.private(task).items()}
-    params = method.start(method.send(method.shared(task, 1), None, 1), private)
-    return {name: value for name, value in params.items() if name not in method.fixed}

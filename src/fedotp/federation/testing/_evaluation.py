@@ -1,12 +1,11 @@
 """Predictions of the clients' classifiers on their test images, and evaluations of these or of real sites' reports."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,9 +16,6 @@ from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.testing._predict import Predictor, ResidentTester
 from fedotp.methods import Method, Parameters, Task
-
-STRENGTHS = tuple(step / 10 for step in range(21))
-"""Candidate factors of the class prior for evaluation.prior = "cv"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,67 +56,31 @@ class LocalTester:
         self.settings = settings
         self.batch_size = settings.evaluation.batch_size
         images = ResidentImages.of(data.test, task.device)
-        can_record = images is not None and not method.uses_memory and settings.evaluation.prior != "cv"
+        can_record = images is not None and not method.uses_memory
         self._resident = ResidentTester(method, task, images, self.batch_size) if images and can_record else None
 
     def predictor(self, clients: Ints, params: Parameters) -> Predictor:
         """Return the predictor of `clients` (C,) with `params` (C, ...) and, if needed, their training images."""
-        predictor = self._without_prior(clients, params)
-        return replace(predictor, prior=self._prior(clients, predictor))
-
-    def _without_prior(self, clients: Ints, params: Parameters) -> Predictor:
         task = self.task
         memory = self.data.memory(clients, task.device, task.dtype) if self.method.uses_memory else None
-        return Predictor.of(self.method, task, params, len(clients), memory=memory)
+        prior = self._prior(clients)
+        return Predictor.of(self.method, task, params, len(clients), memory=memory, prior=prior)
 
-    def _prior(self, clients: Ints, predictor: Predictor | None = None) -> Tensor | None:
-        """Return the class prior (C, K) of `clients` with the factor in the settings; None for none.
-
-        With "cv" the `predictor` of these clients chooses the factor.
-        """
-        strength: float | Tensor
-        chosen, smoothing = self.settings.evaluation.prior, self.settings.evaluation.smoothing
-        if not chosen:
+    def _prior(self, clients: Ints) -> Tensor | None:
+        """Return the class prior (C, K) of `clients` with the factor in the settings; None for none."""
+        evaluation = self.settings.evaluation
+        if not evaluation.strength:
             return None
         counts = self.data.class_counts(clients, len(self.task.classes))
-        if isinstance(chosen, str):
-            assert predictor is not None
-            strength = self._strengths(clients, predictor, torch.from_numpy(counts).to(self.task.device))[:, None]
-        else:
-            strength = chosen
-        return strength * log_frequencies(counts, smoothing).to(self.task.device)
+        return evaluation.strength * log_frequencies(counts, evaluation.smoothing).to(self.task.device)
 
-    def class_prior(self, client: int, params: Parameters) -> dict[str, Any]:
-        """Return the class prior of one client with `params` (1, ...) for JSON: strength, smoothing, counts (K,)."""
-        evaluation, alone = self.settings.evaluation, np.array([client])
-        strength, counts = evaluation.prior, self.data.class_counts(alone, len(self.task.classes))
-        if isinstance(strength, str):
-            on_device = torch.from_numpy(counts).to(self.task.device)
-            strength = self._strengths(alone, self._without_prior(alone, params), on_device).item()
-        return {"strength": strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
-
-    def _strengths(self, clients: Ints, predictor: Predictor, counts: Tensor) -> Tensor:
-        """Return the factors s (C,) of the prior that minimise (s - 1)^2 / 2 - log likelihood of the training images.
-
-        Each image is excluded from the `counts` (C, K) for its prediction, but not from the training of the predictor:
-        one that has memorised its images underestimates the prior. With few images s is close to 1.
-        """
-        train, smoothing = self.data.train, self.settings.evaluation.smoothing
-        sizes = train.sizes(clients)
-        strengths = torch.tensor(STRENGTHS, dtype=torch.float64, device=counts.device)
-        losses = ((strengths - 1).square() / 2)[:, None].repeat(1, len(clients))
-        for start in range(0, int(sizes.max(initial=0)), self.batch_size):
-            places = np.arange(start, start + self.batch_size)
-            rows = train.rows(clients, np.where(places[None] < sizes[:, None], places[None], -1))
-            image, labels = train.read(rows, 0, self.task.device, self.task.dtype, self.method.needs)
-            found = predictor.log_probabilities(predictor.scores(image, labels < 0))  # (C, B, K)
-            known, at = labels >= 0, labels.clamp_min(0)
-            others = counts[:, None] - F.one_hot(at, counts.shape[1]) * known[..., None]
-            prior = log_frequencies(others, smoothing)
-            for loss, strength in zip(losses, strengths, strict=True):
-                right = (found + strength * prior).log_softmax(-1).gather(-1, at[..., None])[..., 0]
-                loss -= (right * known).sum(1)
-        return strengths[losses.argmin(0)]
+    def class_prior(self, client: int) -> dict[str, Any]:
+        """Return the class prior of one client for JSON: strength, smoothing, counts (K,)."""
+        evaluation, counts = (
+            self.settings.evaluation,
+            self.data.class_counts(np.array([client]), len(self.task.classes)),
+        )
+        return {"strength": evaluation.strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
         """Predict the test images of `clients` (C,) with `params` (C, ...)."""

@@ -125,8 +125,6 @@ class Predictor:
         """
         rule = self.task.rule(matching or self.matching)
         weights = self.method.weights(self.task, self.params, image, self.classes)
-        if weights is not None and weights.dim() == 2:
-            weights = weights[:, None].expand(-1, similar.shape[1], -1)
         return rule.plan(similar, weights)
 
     # Copies ------------------------------------------------------------------------------------------------

@@ -233,17 +233,17 @@ class ModelTests:
                 found[model] = Predictions.join(parts).in_order()
         return found
 
-    def see(self, federation: Federation, clients: Ints, on_images: OnImages | None = None) -> list[View]:
+    def see(self, federation: Federation, clients: Ints) -> list[View]:
         """Evaluate all views of `clients` (C,) except their own tests; held-out clients have not joined yet."""
         parts: dict[str, list[Predictions]] = {}
         if personal := [test for test in (_ALL, _NOVEL, _SUCCESS) if test in self.testers]:
             for group, params in federation.deployed(clients):
                 for test in personal:
-                    parts.setdefault(test, []).append(federation.predict_with(group, params, on_images, test=test))
+                    parts.setdefault(test, []).append(federation.predict_with(group, params, test=test))
         if self._sees_global:
             ((one, params),) = federation.deployed(np.zeros(1, np.int64), model=GLOBAL)
             for test in [test for test in (_GLOBAL_ALL, _GLOBAL_NOVEL) if test in self.testers]:
-                parts[test] = [federation.predict_with(one, params, on_images, test=test)]
+                parts[test] = [federation.predict_with(one, params, test=test)]
         views = self._seen({test: Predictions.join(some) for test, some in parts.items()}, clients)
         if "holdout" in self._asked and len(self._held_out):
             lines = federation.predict_new(self._held_out)

@@ -88,8 +88,7 @@ def can_join(first: Job, second: Job) -> bool:
         == (other.task.classes, other.task.prompt, other.task.template, other.task.authors)
         and one.data.has_the_images_of(other.data)
         and first.federation.settings.in_common() == second.federation.settings.in_common()
-        and one.method.side_by_side([other.method]) is not None
-        and (one.method == other.method or one.task.device.type == "cpu")  # the GPU kernel supports one mass
+        and one.method == other.method
     )
 
 
@@ -99,10 +98,7 @@ class Joined:
     def __init__(self, jobs: Sequence[Job]) -> None:
         testers = [job.tester for job in jobs]
         first = testers[0]
-        joined = first.method.side_by_side([other.method for other in testers[1:]])
-        assert joined is not None
-        self.method, self._added = joined
-        self.task = first.task
+        self.method, self.task = first.method, first.task
         self.settings = jobs[0].federation.settings
         sizes = [len(tester.data) for tester in testers]
         self._starts = np.cumsum([0, *sizes[:-1]])
@@ -119,7 +115,7 @@ class Joined:
     def do(self, jobs: Sequence[Job]) -> Sequence[Answer]:
         """Train or predict for all jobs; return a result for each."""
         clients = np.concatenate([start + job.clients for start, job in zip(self._starts, jobs, strict=True)])
-        params = _cat([self._with_added(number, job) for number, job in enumerate(jobs)])
+        params = _cat([job.params for job in jobs])
         ends = np.cumsum([len(job.clients) for job in jobs])
         works = [job.work for job in jobs if job.work is not None]
         if not works:
@@ -133,14 +129,7 @@ class Joined:
             jobs[0].go_on,
         )
         rows = [slice(end - len(job.clients), end) for end, job in zip(ends, jobs, strict=True)]
-        return [self._part(result, part, job) for part, job in zip(rows, jobs, strict=True)]
-
-    def _with_added(self, number: int, job: Job) -> Parameters:
-        added = {
-            name: value.to(self.task.device).expand(len(job.clients), *value.shape)
-            for name, value in self._added[number].items()
-        }
-        return job.params | added
+        return [_part(result, part) for part in rows]
 
     def _learning_rates(self, works: Sequence[LocalWork]) -> float | Tensor:
         """Return a common learning rate, or (C,) of each client."""
@@ -148,15 +137,6 @@ class Joined:
             return works[0].lr
         each = [work.lr for work in works for _ in work.clients]
         return torch.tensor(each, dtype=torch.float64, device=self.task.device)
-
-    def _part(self, result: LocalResult, rows: slice, job: Job) -> LocalResult:
-        names = result.params.keys() - self._added[0].keys()
-        return LocalResult(
-            params={name: value[rows] for name, value in result.params.items() if name in names},
-            optimizer={name: value[rows] for name, value in result.optimizer.items()},
-            loss=result.loss[rows],
-            images=result.images[rows],
-        )
 
     def _predict(self, clients: Ints, params: Parameters, n_clients: Sequence[int]) -> list[Predictions]:
         tester = self._tester
@@ -170,6 +150,12 @@ class Joined:
             mine = {name: values[of == number] for name, values in columns.items()}
             parts.append(Predictions(**{**mine, "client": mine["client"] - start}))
         return parts
+
+
+def _part(result: LocalResult, rows: slice) -> LocalResult:
+    """Return the result of some clients."""
+    params, optimizer = ({name: value[rows] for name, value in of.items()} for of in (result.params, result.optimizer))
+    return LocalResult(params, optimizer, result.loss[rows], result.images[rows])
 
 
 def _cat(parts: Sequence[Parameters]) -> Parameters:

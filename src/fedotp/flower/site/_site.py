@@ -153,7 +153,7 @@ class Site:
             precision=config.compute.precision,
             image_precision=config.data.precision,
             window=config.data.window,
-            prior=ClassPrior.from_dict(clients.tester.class_prior(0, params), len(clients.task.classes)),
+            prior=ClassPrior.from_dict(clients.tester.class_prior(0), len(clients.task.classes)),
         )
 
     def keep_classifier(self, classifier: Classifier, run: str, *, last: bool) -> None:

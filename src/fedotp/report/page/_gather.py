@@ -45,7 +45,6 @@ def gather(run: RunDirectory) -> dict[str, Any]:
         "rounds": {
             "done": rounds[-1]["round"] if rounds else 0,
             "planned": summary.get("rounds", config.federation.rounds),
-            "stopped_early": summary.get("stopped_early", False),
         },
         "clients": _clients(run, evaluations, summary, missing),
         "totals": _totals(evaluations),

@@ -225,14 +225,9 @@ class RunDirectory:
         path = self._file("predictions.npz")
         temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
         try:
-            np.savez_compressed(
-                temporary,
-                client=predictions.client.astype(np.int32),
-                row=predictions.row.astype(np.int32),
-                label=predictions.label.astype(np.int32),
-                predicted=predictions.predicted.astype(np.int32),
-                loss=predictions.loss.astype(np.float32),
-            )
+            columns = vars(predictions).items()
+            kinds = {name: np.float32 if name == "loss" else np.int32 for name, _ in columns}
+            np.savez_compressed(temporary, **{name: values.astype(kinds[name]) for name, values in columns})
             os.replace(temporary, path)
         except OSError as error:
             temporary.unlink(missing_ok=True)

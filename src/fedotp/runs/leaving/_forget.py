@@ -1,8 +1,7 @@
 """Removal of clients by replaying the federation without them.
 
 Rounds are replayed from the first with the same random draws, which depend on seed, purpose, round and client: the
-result is bit-equal to a run with `federation.without`. Only for methods in closed form, sums are corrected instead
-(`_subtract.py`), equal up to rounding.
+result is bit-equal to a run with `federation.without`.
 
 A certificate names the removed clients and the digests of both runs, so that anyone can check that the run beside it is
 the replay. Digests of two runs are equal if all their numbers are bit-equal.
@@ -21,7 +20,6 @@ from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation import Checkpoint
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.leaving._subtract import CLOSE, is_close, is_subtracted, obstacle, subtract
 from fedotp.runs.many import directory_name
 from fedotp.runs.one import prepare, resume, run
 from fedotp.runs.watch import Observer
@@ -58,13 +56,13 @@ def forget(
             raise FedotpError(f"{after.path} is another run: {next(iter(differing))} differs; choose another --out")
     else:
         after.require_new()
-        _require_replayable(before, observer)
+        with before.reading():  # method, backbone and images must be unchanged
+            before.require_same_code(before.config.method)
+            if not before.is_deployed:
+                prepare(before.config, observer, before)
     if before.is_deployed:
         if not after.is_begun:
             _prepare_deployed(before, after, config, sites)
-    elif not obstacle(before):
-        if not after.is_complete:
-            subtract(before, after, config, observer, progress)
     elif after.is_begun:
         resume(after.path, observer=observer, progress=progress)
     else:
@@ -92,14 +90,6 @@ def _without(before: RunDirectory, sites: Sequence[str]) -> Config:
     return replace(config, federation=replace(config.federation, without=(*away, *dict.fromkeys(sites))))
 
 
-def _require_replayable(before: RunDirectory, observer: Observer | None) -> None:
-    """Raise an error unless method, backbone and images of a run are unchanged."""
-    with before.reading():
-        before.require_same_code(before.config.method)
-        if not before.is_deployed and obstacle(before):  # `subtract` prepares it itself
-            prepare(before.config, observer, before)
-
-
 def _prepare_deployed(before: RunDirectory, after: RunDirectory, config: Config, sites: Sequence[str]) -> None:
     """Write a directory for `fedotp server --resume`: the same sites, numbers and classes, and no state.
 
@@ -118,7 +108,6 @@ _TIMES = "seconds"
 _BY_NUMBER = ("sampled", "answered", "clients")  # in the lines of metrics.jsonl
 _OF_ALL = (("global", "global"), ("novel", "global"))  # views without clients: the number 0 in them is no client
 _NAME = "forgotten"  # of the certificate among the findings about a run
-_INPUTS = ("configuration", "backbone", "data", "partition")  # digests of the inputs of a run
 _VERSIONS = ("fedotp", "commit", "python", "torch", "numpy", "platform", "device", "threads")
 
 
@@ -151,13 +140,6 @@ def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:
     """List the places in a complete run that contain data of `sites`; empty if they never participated."""
     with run.reading():
         return list(_found(run, sites))
-
-
-def rounds_of_site(run: RunDirectory, site: str) -> list[int]:
-    """Return the rounds with an update of a client, in ascending order."""
-    with run.reading():
-        number = run.manifest["clients"].index(site)
-        return [record["round"] for record in run.metrics("round") if number in record["answered"]]
 
 
 def _found(run: RunDirectory, sites: Sequence[str]) -> Iterator[str]:
@@ -202,15 +184,14 @@ def write_certificate(before: RunDirectory, after: RunDirectory, sites: Sequence
             f"{after.path} has the same prompts as {before.path}: {', '.join(sites)} did not contribute, so there is "
             "nothing to certify"
         )
-    how = {"by": "subtraction"} if is_subtracted(after) else {"by": "replay"}
-    if how["by"] == "replay" and after.config.method.in_closed_form:
-        how["no_subtraction"] = obstacle(before) or "different clients participate, or too few images remain"
+    with before.reading():
+        number = {site: before.manifest["clients"].index(site) for site in sites}
+        answered = [(record["round"], record["answered"]) for record in before.metrics("round")]
     versions = {key: (before.manifest.get(key), after.manifest.get(key)) for key in _VERSIONS}
     content = {
         "forgotten": list(sites),
         "without": list(after.config.federation.without),
-        "rounds_taken_part_in": {site: rounds_of_site(before, site) for site in sites},
-        **how,
+        "rounds_taken_part_in": {site: [n for n, who in answered if number[site] in who] for site in sites},
         "replayed": {"from_round": 0, "rounds": after.summary["rounds"], "real_sites": after.is_deployed},
         "seed": after.config.seed,
         "partition_seed": after.config.partition.seed,
@@ -245,8 +226,8 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
     """Read and check a certificate; return it with a list of problems, which is empty if it is valid.
 
     It must name forgotten clients, and the states before and after must differ. The run beside it must have the
-    certified digests and contain nothing of these clients. `against` is an independent run without them: it must have
-    the same digests or, if clients were subtracted, a state as close as `CLOSE`.
+    certified digests and contain nothing of these clients. `against` is an independent run without them, which must
+    have the same digests.
     """
     certificate = read_certificate(path)
     run = RunDirectory.open(_run_of(path).path)
@@ -260,11 +241,7 @@ def check_certificate(path: str | Path, against: str | Path | None = None) -> tu
             wrong.append(f"{run.path}: the states before and after are the same: nothing was removed")
         wrong += [f"{run.path} contains traces of {', '.join(sites)}: {where}" for where in traces(run, sites)]
     if against is not None:
-        never = RunDirectory.open(against)
-        other = digests_of(never)
-        if certificate.get("by") == "subtraction":  # all other parts follow from these
-            named, other = ({part: of[part] for part in _INPUTS} for of in (named, other))
-            wrong += [] if is_close(run, never) else [f"{against}: its state differs by more than {CLOSE:g}"]
+        other = digests_of(RunDirectory.open(against))
         wrong += [f"{against}: mismatch with the certificate: {part}" for part in _differing(named, other)]
     return certificate, wrong
 

@@ -13,19 +13,8 @@ from fedotp.runs.many._together import Work, run_group, side_by_side
 from fedotp.runs.many._trials import ManyObserver, Outcome, Trial, value_text
 from fedotp.runs.many._workers import run_in_processes
 from fedotp.runs.one import Preparation
-from fedotp.runs.watch import Observer
 
 _SHOWN = 3  # differing keys named in an error message
-
-
-class _Encoding(Observer):
-    """Forwarder of the progress of encoding."""
-
-    def __init__(self, observer: ManyObserver) -> None:
-        self.observer = observer
-
-    def on_encoding(self, what: str, done: int, total: int) -> None:
-        self.observer.on_encoding(what, done, total)
 
 
 def _in_turn(
@@ -82,18 +71,18 @@ def _prepare_once(configs: Sequence[Config], observer: ManyObserver) -> Preparat
         (c.data, c.authors.of_data, c.backbone, c.partition, c.compute.device, "novel" in c.evaluation.views): c
         for c in configs
     }
-    relay = _Encoding(observer)
     made: dict[Hashable, Preparation] = {}
     errors = []
     for config in needs.values():
         key = config.data, config.authors.of_data, config.backbone, config.compute.device
         try:
             if key not in made:
-                made[key] = Preparation(config, relay)
+                made[key] = Preparation(config, observer.on_encoding)
             made[key].prepare(config)
         except FedotpError as error:
             errors.append(error)
-    relay.observer = ManyObserver()  # from here on, the display shows the runs
+    for preparation in made.values():
+        preparation.on_encoding = None  # from here on, the display shows the runs
     if len(needs) == 1 and errors:
         raise errors[0]
     return next(iter(made.values())) if len(made) == 1 and not errors else None

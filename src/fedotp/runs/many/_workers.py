@@ -85,8 +85,9 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
         try:
             while True:
                 while waiting and len(busy) < jobs and not interrupt.wanted:
+                    least_used = min(gpus, key=[worker.gpu for worker in busy].count)
                     with _ctrl_c_ignored():
-                        busy.append(_start(waiting.popleft(), threads, _least_used(gpus, busy), -(-jobs // len(gpus))))
+                        busy.append(_start(waiting.popleft(), threads, least_used, -(-jobs // len(gpus))))
                 if not busy:
                     return
                 ready = wait([worker.connection for worker in busy])
@@ -121,10 +122,6 @@ def _gpus_to_share(groups: list[list[Work]]) -> list[str | None]:
     n = torch.cuda.device_count() if devices <= {"auto", "cuda"} else 0
     listed = [name.strip() for name in os.environ.get(_VISIBLE, "").split(",") if name.strip()]
     return [*(listed or map(str, range(n)))][:n] if n > 1 else [None]
-
-
-def _least_used(gpus: list[str | None], busy: list[_Worker]) -> str | None:
-    return min(gpus, key=lambda gpu: sum(worker.gpu == gpu for worker in busy))
 
 
 def _start(group: list[Work], threads: int, gpu: str | None, sharing: int) -> _Worker:

@@ -51,7 +51,7 @@ class Federation(Protocol):
     def evaluate(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
         """Evaluate all or the drawn clients; predictions, or both, are None if clients do not report them."""
 
-    def see(self, *, everyone: bool, on_images: OnImages | None = None) -> list[View]:
+    def see(self, *, everyone: bool) -> list[View]:
         """Evaluate the other requested views of all or the drawn clients."""
 
     def controls(self, clients: Ints) -> dict[str, Evaluation]:
@@ -90,9 +90,9 @@ class Loop:
             )
             with nullcontext(interrupt) if interrupt else listen(self.observer.on_interrupt) as heard:
                 if rounds and self.settings.evaluation.every and self.progress.metrics_bytes == 0:
-                    self._evaluate()
+                    self._evaluation(everyone=False)
                     self._commit()
-                while self.federation.round < rounds and not self.progress.stopped and self.federation.may_go_on():
+                while self.federation.round < rounds and self.federation.may_go_on():
                     if heard.wanted:
                         break
                     self._record_round(self.federation.run_round(self.observer.on_images), rounds)
@@ -121,21 +121,10 @@ class Loop:
         self.observer.on_round(report)
         every = self.settings.evaluation.every
         if every and report.round % every == 0 and report.round < rounds:
-            self._evaluate()
-
-    def _evaluate(self) -> None:
-        """Evaluate after a round before the last, and update early stopping."""
-        evaluation, _ = self._evaluation(everyone=False)
-        if evaluation is None:
-            return
-        progress, settings = self.progress, self.settings.evaluation
-        if evaluation.mean > progress.best_accuracy + settings.min_delta or progress.best_accuracy < 0:
-            progress.best_accuracy, progress.best_round, progress.since_best = evaluation.mean, self.federation.round, 0
-        else:
-            progress.since_best += 1
-        progress.stopped = bool(settings.patience) and progress.since_best >= settings.patience
+            self._evaluation(everyone=False)
 
     def _evaluation(self, *, everyone: bool) -> tuple[Evaluation | None, Predictions | None]:
+        """Evaluate and record all or the drawn clients, and the views that are due."""
         start = own_seconds()
         evaluation, predictions = self.federation.evaluate(everyone=everyone)
         seconds = own_seconds() - start
@@ -145,6 +134,8 @@ class Loop:
         record = {"kind": "evaluation", "round": self.federation.round, "seconds": round(seconds, 3)}
         self._append({**record, **evaluation.as_dict()})
         self.observer.on_evaluation(self.federation.round, evaluation)
+        if evaluation.mean > self.progress.best_accuracy:
+            self.progress.best_accuracy, self.progress.best_round = evaluation.mean, self.federation.round
         settings = self.settings.evaluation
         if everyone or (settings.views_every and self.federation.round // settings.every % settings.views_every == 0):
             start = own_seconds()
@@ -170,13 +161,10 @@ class Loop:
         before = self.progress.metrics_bytes, self.progress.metrics_digest
         evaluation, predictions = self._evaluation(everyone=True)
         progress = self.progress
-        if evaluation is not None and evaluation.mean > progress.best_accuracy:
-            progress.best_accuracy, progress.best_round = evaluation.mean, self.federation.round
         best = progress.best_accuracy  # negative if there was no evaluation
         summary: dict[str, Any] = {
             "method": self.config.title,
             "rounds": self.federation.round,
-            "stopped_early": progress.stopped,
             "final": evaluation.totals() if evaluation else {},
             "best": {"accuracy": progress.best_accuracy, "round": progress.best_round} if best >= 0 else {},
             "clients": self._by_client(evaluation) if evaluation else [],

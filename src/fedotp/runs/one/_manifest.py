@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,23 +106,11 @@ def _in_both(encoded: EncodedDataset) -> int | None:
 
 def _commit() -> str | None:
     """Return the commit of a source checkout, marked if modified; None for an installed package."""
-    folder = Path(fedotp.__file__).parent
+    git = partial(
+        subprocess.run, cwd=Path(fedotp.__file__).parent, capture_output=True, text=True, timeout=10, check=True
+    )
     try:
-        asked = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", "__init__.py"],
-            cwd=folder,
-            capture_output=True,
-            timeout=10,
-            check=False,
-        )
+        git(["git", "ls-files", "--error-unmatch", "__init__.py"])
+        return str(git(["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).stdout.strip())
     except (OSError, subprocess.SubprocessError):
         return None
-    return asked.stdout.strip() if tracked.returncode == 0 else None

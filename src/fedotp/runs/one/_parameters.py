@@ -111,7 +111,7 @@ def join(
     private = simulator.kept.read(alone, simulator.device)
     tensors = {key: private[key][0].cpu().contiguous() for key in simulator.private_names}
     result = _result(name, encoded.dataset, evaluations)
-    result["prior"] = simulator.tester.class_prior(0, stored.deployed(config.method, simulator.task, tensors, None))
+    result["prior"] = simulator.tester.class_prior(0)
     write_atomically(folder / "private.safetensors", safetensors.torch.save(tensors))
     write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     return result

@@ -7,13 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from torch import Tensor
 
 from fedotp._system import free_gpu_bytes
-from fedotp.clip import ImageFeatures
 from fedotp.config import Config
-from fedotp.data import Dataset, Split, painted
+from fedotp.data import Dataset, OnProgress, Split, painted
 from fedotp.data.partition import Partition, make_partition, other_images
 from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.errors import FedotpError
@@ -59,7 +56,7 @@ def prepare(
     `like` is the run to resume or evaluate: its partition is used, and its backbone and data must be unchanged.
     `partition` is an existing one for a new run.
     """
-    return Preparation(config, observer).prepare(config, like, partition)
+    return Preparation(config, None if observer is None else observer.on_encoding).prepare(config, like, partition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +93,10 @@ class _Encoded:
 class Preparation:
     """Preparation of runs with the same data (`config.data`) and backbone, which share common inputs."""
 
-    def __init__(self, config: Config, observer: Observer | None = None) -> None:
+    def __init__(self, config: Config, on_encoding: OnProgress | None = None) -> None:
         """Load data and backbone; `config` is that of any of the runs."""
+        self.on_encoding = on_encoding
         self._config = config
-        self._observer = observer or Observer()
         self._device = find_device(config.compute.device)
         self._all = load_data(config.data)
         if len(self._all.classes) < 2:
@@ -141,9 +138,8 @@ class Preparation:
         firsts = np.unique(novel.train.labels, return_index=True)[1]  # a data set has training images of every class
         config = replace(self._config, data=replace(self._config.data, crops=0))
         few = replace(novel, train=novel.train.select(firsts))
-        test = encode_for(config, few, self._clip, self._observer.on_encoding).test
-        held = _resident([test], self._device)
-        return Novel(novel.classes, held[0] if held else test, novel.test.labels, novel.digest)
+        test = encode_for(config, few, self._clip, self.on_encoding).test
+        return Novel(novel.classes, _resident(test, self._device), novel.test.labels, novel.digest)
 
     def _divide(self, config: Config, like: RunDirectory | None = None, partition: Partition | None = None) -> _Divided:
         """Partition the images for the run of `config`; `like` and `partition` as for `prepare`."""
@@ -172,7 +168,7 @@ class Preparation:
             return self._encoded
         self._encoded = None  # free memory first
         images = self._encode(replace(self._dataset, train=self._dataset.train.select(used)))
-        train, test = self._features(images)
+        train, test = (_resident(split, self._device) for split in (images.train, images.test))
         self._encoded = _Encoded(used, images, train, test)
         return self._encoded
 
@@ -204,19 +200,24 @@ class Preparation:
             return None
         key = AttackSettings(attack.name, target=attack.target, source=attack.source, patch=attack.patch)
         if key not in encoded.backdoors:
-            dataset, window = encoded.images.dataset, self._config.data.window
-            encoded.backdoors[key] = make_backdoor(
-                key, dataset, encoded.train, encoded.test, window, lambda other: self._features(self._encode(other))
-            )
+            encoded.backdoors[key] = self._make_backdoor(key, encoded)
         return encoded.backdoors[key]
 
-    def _features(self, images: EncodedDataset) -> tuple[Features, Features]:
-        """Return the features of training and test images, on the GPU if they fit."""
-        held = _resident([images.train, images.test], self._device)
-        return (held[0], held[1]) if held else (images.train, images.test)
+    def _make_backdoor(self, attack: AttackSettings, encoded: _Encoded) -> Backdoor:
+        images, test = encoded.images, encoded.test
+        changed = images
+        if attack.name == "backdoor":
+            changed = self._encode(painted(images.dataset, attack.patch, self._config.data.window))
+            test = _resident(changed.test, self._device)
+        original = changed.train.store.find(images.train.store.keys(images.train.records))
+        both = replace(changed.train, records=np.concatenate([original, changed.train.records], axis=1))
+        classes, labels = images.dataset.classes, images.dataset.train.labels
+        shown, _ = attack.labels(classes, labels)
+        target, rows = attack.labels(classes, images.dataset.test.labels)
+        return Backdoor(_resident(both, self._device), np.concatenate([labels, shown]), test, target, rows)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
-        return encode_for(self._config, dataset, self._clip, self._observer.on_encoding)
+        return encode_for(self._config, dataset, self._clip, self.on_encoding)
 
 
 def _or_error(work: Callable[[], _T]) -> _T | Exception:
@@ -253,89 +254,20 @@ def _at(features: Features, rows: Ints) -> Features:
     return HeldFeatures(features.pooled[:, at], features.tokens[:, at])
 
 
-def _resident(splits: Sequence[EncodedSplit], device: torch.device) -> list[HeldFeatures] | None:
-    """Return the features on the GPU; None if they do not fit."""
+def _resident(split: EncodedSplit, device: torch.device) -> Features:
+    """Return the features of a split, on the GPU if they fit."""
     if device.type != "cuda":
-        return None
-    free = free_gpu_bytes(device)
-    held = []
-    for split in splits:
-        one = split.read(np.zeros(1, np.int64), dtype=torch.float16)
-        n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_crops * len(split)
-        if n_bytes > _RESIDENT * free:
-            return None
-        held.append(_hold(split, len(split), device))
-    return held
-
-
-def _hold(features: Features, n: int, device: torch.device) -> HeldFeatures:
+        return split
+    one = split.read(np.zeros(1, np.int64), dtype=torch.float16)
+    n_bytes = 2 * (one.pooled.numel() + one.tokens.numel()) * split.n_crops * len(split)
+    if n_bytes > _RESIDENT * free_gpu_bytes(device):
+        return split
     crops = []
-    for crop in range(features.n_crops):
+    for crop in range(split.n_crops):
         parts = [
-            features.read(np.arange(start, min(start + _CHUNK, n)), crop, device=device, dtype=torch.float16)
-            for start in range(0, n, _CHUNK)
+            split.read(np.arange(start, min(start + _CHUNK, len(split))), crop, device=device, dtype=torch.float16)
+            for start in range(0, len(split), _CHUNK)
         ]
         crops.append([torch.cat([getattr(part, field) for part in parts]) for field in ("pooled", "tokens")])
     pooled, tokens = zip(*crops, strict=True)
     return HeldFeatures(torch.stack(pooled), torch.stack(tokens))
-
-
-# Training data of attackers ---------------------------------------------------------------------------------------
-
-Encode = Callable[[Dataset], tuple[Features, Features]]
-"""Function that returns the features of the training and test images of a data set."""
-
-
-def make_backdoor(
-    attack: AttackSettings, dataset: Dataset, train: Features, test: Features, window: str, encode: Encode
-) -> Backdoor:
-    """Make the backdoor of an attack on data; `train` and `test` are the features of `dataset`."""
-    labels, target = dataset.train.labels, dataset.test.labels
-    shown, _ = attack.labels(dataset.classes, labels)
-    aim, rows = attack.labels(dataset.classes, target)
-    other_train, other_test = train, test
-    if attack.name == "backdoor":
-        other_train, other_test = encode(painted(dataset, attack.patch, window))
-    both = _beside(train, other_train, len(labels))
-    return Backdoor(both, np.concatenate([labels, shown]), other_test, aim, rows)
-
-
-def _beside(first: Features, second: Features, n: int) -> Features:
-    """Concatenate n features of each."""
-    if isinstance(first, HeldFeatures) and isinstance(second, HeldFeatures):
-        return HeldFeatures(*(torch.cat([getattr(x, of) for x in (first, second)], 1) for of in ("pooled", "tokens")))
-    return _Beside(first, second, n)
-
-
-@dataclass(frozen=True, eq=False)
-class _Beside:
-    """The n images of `first`, then those of `second`, read on demand."""
-
-    first: Features
-    second: Features
-    n: int
-
-    @property
-    def n_crops(self) -> int:
-        """Crops per image."""
-        return self.first.n_crops
-
-    def read(
-        self,
-        indices: ArrayLike | Tensor,
-        crop: ArrayLike | Tensor = 0,
-        *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-        tokens: bool = True,
-    ) -> ImageFeatures:
-        """Read pooled (..., e) and token (..., V, e) features; V is 0 without `tokens`."""
-        rows = np.asarray(indices)
-        shape, rows, crops = rows.shape, rows.ravel(), np.broadcast_to(np.asarray(crop), rows.shape).ravel()
-        places, parts = [], []
-        for features, at in ((self.first, rows < self.n), (self.second, rows >= self.n)):
-            if at.any():
-                places.append(np.flatnonzero(at))
-                parts.append(features.read(rows[at] % self.n, crops[at], device=device, dtype=dtype, tokens=tokens))
-        back = torch.from_numpy(np.argsort(np.concatenate(places))).to(device)
-        return ImageFeatures(*(torch.cat(columns)[back].unflatten(0, shape) for columns in zip(*parts, strict=True)))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedotp.runs.tables._differences import Difference as Difference
     from fedotp.runs.tables._differences import Differences as Differences
     from fedotp.runs.tables._differences import Pair as Pair
+    from fedotp.runs.tables._differences import complete as complete
     from fedotp.runs.tables._differences import holm as holm
     from fedotp.runs.tables._differences import paired as paired
     from fedotp.runs.tables._table import Row as Row

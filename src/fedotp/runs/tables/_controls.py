@@ -10,11 +10,11 @@ only one run.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedotp._text import counted
 from fedotp.runs.tables._columns import shares_of
-from fedotp.runs.tables._differences import Difference, Pair, paired
+from fedotp.runs.tables._differences import Difference, Numbered, Pair, Summary, complete, paired
 
 if TYPE_CHECKING:  # they import torch, which the checks of one run do not need
     from fedotp.config import Config
@@ -32,10 +32,6 @@ CONTROLS = {
 MARK = "(!)"
 _WITHOUT_LABELS = ("majority", "shuffled")  # their predictions do not depend on image and label
 _ENOUGH = 6  # clients; with fewer, intervals are too wide for a warning
-
-Summary = Mapping[str, Any]
-Numbered = tuple[tuple[int, int], Summary]
-"""Split and seed of a run, and its summary."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +104,6 @@ def check_runs(runs: Sequence[Numbered], shuffled: Sequence[Numbered] = ()) -> l
     theirs["shuffled"] = _by_client(shuffled, None)
     found = {control: paired(ours, numbers) for control, numbers in theirs.items()}
     return [Check(control, difference) for control, difference in found.items() if difference]
-
-
-def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
-    """Return split, seed and summary of complete outcomes."""
-    ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
-    configs = [outcome.trial.config for outcome in ended]
-    numbers = [(config.partition.seed, config.seed) for config in configs]
-    return [(number, outcome.directory.summary) for number, outcome in zip(numbers, ended, strict=True)]
 
 
 def control_numbers(outcomes: "Sequence[Outcome]", control: str) -> list[dict[str, float]]:

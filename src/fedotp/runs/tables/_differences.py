@@ -16,7 +16,7 @@ import math
 import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it imports torch, which the checks of one run do not need
     from fedotp.runs.many import Outcome
@@ -26,6 +26,9 @@ _DIGITS = 12  # of a share: removes rounding errors, which would look like a dif
 
 Pair = tuple[Hashable, int]
 """The unit, such as the split (`partition.seed`) of a run, and the seed."""
+Summary = Mapping[str, Any]
+Numbered = tuple[Pair, Summary]
+"""Split and seed of a run, and its summary."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +219,15 @@ class Differences:
         return against, found.mean, found.low, found.high, found.p, self.together[number], found.pairs, found.groups
 
 
+def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
+    """Return split, seed and summary of complete outcomes."""
+    ended = [(outcome.trial.config, outcome.directory) for outcome in outcomes if outcome.directory.is_complete]
+    return [((config.partition.seed, config.seed), run.summary) for config, run in ended]
+
+
 def accuracies(outcomes: "Sequence[Outcome]") -> dict[Pair, float]:
     """Return the mean accuracies of complete runs, by split and seed."""
-    complete = [outcome for outcome in outcomes if outcome.directory.is_complete]
-    finals = [(outcome.trial.config, outcome.directory.summary["final"]) for outcome in complete]
-    return {(config.partition.seed, config.seed): final["accuracy"] for config, final in finals if final}
+    return {number: summary["final"]["accuracy"] for number, summary in complete(outcomes) if summary["final"]}
 
 
 def images_of(outcome: "Outcome") -> tuple[object, ...]:

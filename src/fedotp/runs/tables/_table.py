@@ -28,13 +28,12 @@ from fedotp.runs.tables._controls import (
     MARK,
     Check,
     check_runs,
-    complete,
     control_numbers,
     in_earnest,
     is_control,
     open_checks,
 )
-from fedotp.runs.tables._differences import CSV_TITLES, Differences, images_of
+from fedotp.runs.tables._differences import CSV_TITLES, Differences, complete, images_of
 
 Group = Sequence[Outcome]
 """Outcomes that differ only in split and seed."""

@@ -1,7 +1,6 @@
 """Observers of a run: live displays and trackers of experiments."""
 
 from fedotp.runs.watch._live import STOPPING as STOPPING
-from fedotp.runs.watch._live import EncodingBars as EncodingBars
 from fedotp.runs.watch._live import LiveDisplay as LiveDisplay
 from fedotp.runs.watch._live import accuracy_text as accuracy_text
 from fedotp.runs.watch._live import watched as watched

@@ -3,7 +3,7 @@
 import html
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from fedotp._bars import OnBar, encoding_progress
+from fedotp._bars import EncodingBars
 from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
@@ -19,26 +19,6 @@ from fedotp.runs.watch._observer import Observer, Observers
 
 STOPPING = "Ctrl-C: finishing this round; press it again to stop immediately"
 _EVERY = 0.2  # seconds between updates of a notebook
-
-
-class EncodingBars:
-    """Bars for hashing and encoding, shown until `close`."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._show: OnBar | None = None
-
-    def show(self, what: str, done: int, total: int) -> None:
-        """Draw or move a bar."""
-        if self._show is None:
-            self._show = self._stack.enter_context(encoding_progress(transient=True))
-        if self._show is not None:
-            self._show(what, done, total)
-
-    def close(self) -> None:
-        """Remove the bars."""
-        self._stack.close()
-        self._show = None
 
 
 class _Display(Observer):
@@ -61,8 +41,7 @@ class _Display(Observer):
 
     def on_round(self, report: RoundReport) -> None:
         self._done, self._title = report.round * self._per_round, _title(report.round, self._rounds)
-        speed = report.n_images / max(report.seconds, 1e-9)
-        self._training = f"{report.loss_text}{speed:,.0f} images/s{report.spent}"
+        self._training = report.training_text
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:

@@ -81,8 +81,8 @@ function storyOfOne(run) {
   const { totals, clients } = run;
   const words = [strong(plural(nClients(run), 'client'))];
   if (run.training.round.length) {
-    words.push(' trained for ', strong(plural(run.rounds.done, 'round')), run.rounds.stopped_early ? ' (stopped early)'
-      : isComplete(run) ? '' : ` of ${count(run.rounds.planned)}`);
+    words.push(' trained for ', strong(plural(run.rounds.done, 'round')), isComplete(run) ? ''
+      : ` of ${count(run.rounds.planned)}`);
   } else words.push(isComplete(run) ? ' were tested without training' : ' have not trained yet');
   words.push(` with the backbone ${run.backbone}; ${splitText(run)}.`);
   if (!known(totals.accuracy)) return [...words, noScores(run)];
