@@ -305,10 +305,10 @@ def mixture_scores(gate: list[Tensor], experts: list[Tensor], lam: float) -> Sco
     return score
 
 
-@pytest.mark.parametrize("lam", [0.5, 0.3])
-def test_three_rounds_of_pfedmoap(lam: float) -> None:
+@pytest.mark.parametrize(("choice", "lam"), [("nearest", 0.5), ("fixed", 0.3)])
+def test_three_rounds_of_pfedmoap(choice: str, lam: float) -> None:
     task, data = exact_task(), make_data()
-    method = PFedMoAP(experts=2, lam=lam, gate_rate=2.0)
+    method = PFedMoAP(experts=2, choice=choice, lam=lam, gate_rate=2.0)  # type: ignore[arg-type]
     federation, reports = run_engine(method, task, data, golden_settings(0.8))
 
     initial = method.private(task)
@@ -318,11 +318,12 @@ def test_three_rounds_of_pfedmoap(lam: float) -> None:
     restated = Restated(task, data, lambda *_: torch.empty(0), lambda params: params[:1], 0.8)
     restated.penalty = lambda params, _: 0 * sum(each.sum() for each in params)  # so that weight decay is felt
     restated.rates = [1.0, 2.0, 2.0, 2.0, 2.0]
+    rank = federation.server.params["order"].tolist() if choice == "fixed" else []
     for round_ in range(ROUNDS):
         trained = {}
         for place, i in enumerate(restated.sampled(round_)):
             others = [j for j in sorted(pool) if j != i] if i in pool else []
-            others.sort(key=lambda j: float((pool[j] - pool[i]).norm()))
+            others.sort(key=lambda j: rank[j] if rank else float((pool[j] - pool[i]).norm()))
             experts = [text_features(task, pool[j]) for j in others[:2]]
             with_experts += len(experts) == 2
             params = [x.clone() for x in (P_g, *gates[i])]
@@ -348,6 +349,7 @@ def test_three_rounds_of_pfedmoap(lam: float) -> None:
     for i in range(len(TRAIN)):
         mine = lines.client == i
         others = sorted((j for j in pool if j != i), key=lambda j: float((pool[j] - pool[i]).norm()))
+        others = others if choice == "nearest" else sorted(others, key=lambda j: rank[j])
         experts = [text_features(task, pool[j]) for j in others[:2]] if rows["stage"][i] == 2 else []
         pooled = data.test.features.pooled[0][lines.row[mine]].double()
         scores = mixture_scores(gates[i], experts, lam)(pooled, pooled, [text_features(task, pool[i])])

@@ -59,6 +59,8 @@ def test_three_rounds_near_the_captions(method: Method) -> None:
 
 # FedPGP ---------------------------------------------------------------------------------------------------
 
+TEMPLATES = {"template": "a photo of a {}.", "x": "X X X {}."}
+
 
 def drawn(purpose: str, *shape: int) -> Tensor:
     """The documented draws: torch's, seeded with CRC-32 of the seed and the purpose, of standard deviation 0.02."""
@@ -66,12 +68,15 @@ def drawn(purpose: str, *shape: int) -> Tensor:
     return 0.02 * torch.randn(shape, generator=generator).double()
 
 
-@pytest.mark.parametrize(("rank", "mu", "tau", "kgcoop"), [(8, 0.5, 0.5, 0.0), (2, 3.0, 0.1, 8.0)])
-def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, kgcoop: float) -> None:
+@pytest.mark.parametrize(
+    ("rank", "mu", "tau", "anchor", "kgcoop"),
+    [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0)],
+)
+def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str, kgcoop: float) -> None:
     task, data = replace(exact_task(), prompt=replace(exact_task().prompt, kgcoop=kgcoop)), make_data()
-    method = FedPGP(rank=rank, mu=mu, tau=tau)
+    method = FedPGP(rank=rank, mu=mu, tau=tau, anchor=anchor)
     federation, reports = run_engine(method, task, data, golden_settings(0.6))
-    known = captions(task)
+    known, template = captions(task, TEMPLATES[anchor]), captions(task)
 
     def penalty(params: list[Tensor], _received: list[Tensor]) -> Tensor:
         sigma, U, V = params
@@ -81,7 +86,7 @@ def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, kgcoop: float)
             a = unit(of_sigma[k]) @ unit(known[k])
             b = unit(of_sigma[k]) @ unit(of_client[k])
             terms.append(-torch.log(torch.exp(a / tau) / (torch.exp(a / tau) + torch.exp(b / tau))))
-            cosines += [unit(features[k]) @ unit(known[k]) for features in (of_sigma, of_client)]
+            cosines += [unit(features[k]) @ unit(template[k]) for features in (of_sigma, of_client)]
         return mu * sum(terms) / len(terms) + kgcoop * (1 - sum(cosines) / len(cosines))
 
     restated = Restated(task, data, pooled_scores, lambda params: [params[0] + params[1] @ params[2]], 0.6, penalty)
@@ -96,9 +101,9 @@ def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, kgcoop: float)
 # FedPHA ---------------------------------------------------------------------------------------------------
 
 
-def subspace_basis(P_g: Tensor, rho: float) -> Tensor:
-    """W (d, ...) with P~ = P_l W W', of NumPy's singular vectors: all that is not among the first ones."""
-    V = np.linalg.svd(P_g.numpy(), full_matrices=True)[2].T
+def subspace_basis(P_g: Tensor, rho: float, subspace: str) -> Tensor:
+    """W (d, ...) with P~ = P_l W W', of NumPy's singular vectors: all that is not among the first ones, or less."""
+    V = np.linalg.svd(P_g.numpy(), full_matrices=subspace == "null")[2].T
     return torch.from_numpy(V[:, int(len(P_g) * (1 - rho)) :].copy())
 
 
@@ -106,13 +111,14 @@ def subspace_basis(P_g: Tensor, rho: float) -> Tensor:
 class RestatedFedPHA(Restated):
     rho: float = 0.8
     alpha: float = 1.0
+    subspace: str = "null"
     hinges: list[float] = field(default_factory=list)
 
     def objective(
         self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor
     ) -> Tensor:
         P_g, P_l = params
-        W = subspace_basis(received[0], self.rho)
+        W = subspace_basis(received[0], self.rho, self.subspace)
         z_g, z_l, z_projected = (unit(text_features(self.task, P)) for P in (P_g, P_l, P_l @ W @ W.T))
         fits = [cross_entropy(pooled_scores(pooled, tokens, [z]), labels) for z in (z_l, z_g)]
         mse = torch.nn.functional.mse_loss(z_l, z_projected)
@@ -122,13 +128,16 @@ class RestatedFedPHA(Restated):
         return sum(fits) + mse + hinge
 
 
-@pytest.mark.parametrize(("rho", "alpha", "n_ctx_private"), [(0.3, 1.0, 0), (0.1, 1.4, 2), (0.6, 0.3, 4)])
-def test_three_rounds_of_fedpha(rho: float, alpha: float, n_ctx_private: int) -> None:
+@pytest.mark.parametrize(
+    ("rho", "alpha", "subspace", "n_ctx_private"),
+    [(0.3, 1.0, "row", 0), (0.1, 1.4, "null", 2), (0.6, 0.3, "row", 4)],
+)
+def test_three_rounds_of_fedpha(rho: float, alpha: float, subspace: str, n_ctx_private: int) -> None:
     """Of three vectors 2, 2 and 1 singular vectors are left out; hinges that are and that are not at work."""
     task, data = exact_task(), make_data()
-    method = FedPHA(rho=rho, alpha=alpha, n_ctx_private=n_ctx_private)
+    method = FedPHA(rho=rho, alpha=alpha, subspace=subspace, n_ctx_private=n_ctx_private)
     federation, reports = run_engine(method, task, data, golden_settings(0.6))
-    restated = RestatedFedPHA(task, data, pooled_scores, list, 0.6, rho=rho, alpha=alpha)
+    restated = RestatedFedPHA(task, data, pooled_scores, list, 0.6, rho=rho, alpha=alpha, subspace=subspace)
     start = task.contexts(2, n_ctx_private or None)[1]
     own = [[start] for _ in TRAIN]
     (shared,), losses = averaged(restated, [task.contexts(2)[0]], own)

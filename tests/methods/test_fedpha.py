@@ -29,6 +29,7 @@ def test_at_rho_0_the_subspace_is_the_null_space_and_at_1_everything() -> None:
         N = torch.from_numpy(null_space(prompt.numpy()))  # (d, d - 3)
         torch.testing.assert_close(expected, own @ N @ N.T, rtol=0, atol=1e-12)
     torch.testing.assert_close(projected(FedPHA(rho=1.0), common, local), local)
+    assert not projected(FedPHA(rho=0.0, subspace="row"), common, local).any()
 
 
 def test_the_local_prompt_alone_predicts_and_may_have_another_length() -> None:

@@ -135,6 +135,21 @@ def test_the_nearest_are_those_of_scikit_learn(task: Task) -> None:
     torch.testing.assert_close(found["experts"][1], server["prompt"].expand(3, -1, -1))
 
 
+def test_in_fixed_order_they_are_the_first_of_a_permutation_drawn_once(task: Task) -> None:
+    method, orders = PFedMoAP(experts=2, choice="fixed"), set()
+    for seed in range(4):
+        server = server_of(method, replace(task, seed=seed), 6, [1, 2, 4, 5])
+        order = [j for j in server["order"].argsort().tolist() if j in (1, 2, 4, 5)]
+        found = method.send(server, torch.tensor([1, 5]), 2)
+        for row, client in enumerate((1, 5)):
+            others = [j for j in order if j != client][:2]
+            torch.testing.assert_close(found["experts"][row], server["pool"][others, 0])
+        orders.add(tuple(order))
+        later = method.aggregate(server, torch.tensor([0]), {"prompt": draw(1, 1, 3, 32)}, torch.ones(1))
+        assert torch.equal(later["order"], server["order"])
+    assert len(orders) > 1
+
+
 @pytest.mark.parametrize("sent", [[], [2], [0, 2]])
 def test_where_there_are_fewer_the_message_keeps_its_size(task: Task, sent: list[int]) -> None:
     method = PFedMoAP()

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
@@ -25,17 +25,20 @@ class FedPGP(PromptFL):
     Its loss is the cross-entropy of P plus mu L, which pulls sigma toward zero-shot CLIP and away from P:
 
         L = mean_k -log(exp(a_k / tau) / (exp(a_k / tau) + exp(b_k / tau))),
-        a_k = cos(z_k(sigma), z_k(template)),   b_k = cos(z_k(sigma), z_k(P)).
+        a_k = cos(z_k(sigma), z_k(anchor)),   b_k = cos(z_k(sigma), z_k(P)).
 
     Attributes:
         rank: rank of U V, a client's change to the shared prompt.
         mu: weight of L in the loss.
         tau: temperature of the cosines in L.
+        anchor: caption of zero-shot CLIP in L: the data set's "template" as in the paper, or "x": one letter X for each
+            context vector before the name, as in the authors' code.
     """
 
     rank: int = 8
     mu: float = 0.5
     tau: float = 0.5
+    anchor: Literal["template", "x"] = "template"
 
     name: ClassVar[str] = "fedpgp"
     title: ClassVar[str] = "FedPGP"
@@ -46,6 +49,7 @@ class FedPGP(PromptFL):
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
         require_from(0, MOST, "method.mu", self.mu, " (the paper uses 0.5)")
         require_from(_LEAST_TAU, MOST, "method.tau", self.tau, " (the paper uses 0.5)")
+        require_choices(self, "method.")
 
     def private(self, task: Task) -> Parameters:
         """Return U (1, s, r) and V (1, r, d); (1, K, ...) with vectors per class."""
@@ -69,7 +73,13 @@ class FedPGP(PromptFL):
         """Return the cross-entropy of P, and mu L."""
         fit = self._fit(task, batch, self.score(task, params, batch, classes[:, :1]))
         own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
-        known = F.normalize(task.template_features()[0, 0], dim=-1)
+        known = F.normalize(self._anchored(task), dim=-1)
         a, b = (sigma * known).sum(-1), (sigma * own).sum(-1)  # (C, K)
         apart = -F.logsigmoid((a - b) / self.tau).mean(-1)
         return [fit, self.mu * apart]
+
+    def _anchored(self, task: Task) -> Tensor:
+        """Return the class features (K, e) of the anchor."""
+        if self.anchor == "template":
+            return task.template_features()[0, 0]
+        return task.caption_features(" ".join(["X"] * task.encoder.n_ctx + ["{}."]))[0, 0]

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
@@ -24,18 +24,21 @@ class FedPHA(PromptFL):
 
         loss = CE(P_l) + CE(P_g) + mse(z(P_l), z(P~)) + mean_k max(0, alpha - ||z_k(P_l) - z_k(P_g)||).
 
-    With V_c (d, c) the c = int(s (1 - rho)) first right singular vectors of P_g, P~ = P_l - P_l V_c V_c'. (The authors'
-    code projects onto the other singular vectors instead.) They are those of the received P_g, constant during the
-    round.
+    Let V_c (d, c) be the c = int(s (1 - rho)) first right singular vectors of P_g, V_r (d, s - c) the other ones. The
+    `subspace` "null" is orthogonal to the first, P~ = P_l - P_l V_c V_c', as in the paper; "row" is spanned by the
+    others, P~ = P_l V_r V_r', as in the authors' code. The singular vectors are those of the received P_g, constant
+    during the round.
 
     Attributes:
         rho: share of P_g's singular vectors that the projection of P_l does not remove.
         alpha: minimum distance of the two prompts' class features, below which they are penalised.
+        subspace: subspace onto which P_l is projected: "null" as in the paper, "row" as in the authors' code.
         n_ctx_private: number of vectors of P_l, the same for all clients; 0 for that of P_g.
     """
 
     rho: float = 0.8
     alpha: float = 1.0
+    subspace: Literal["null", "row"] = "null"
     n_ctx_private: int = 0
 
     name: ClassVar[str] = "fedpha"
@@ -46,6 +49,7 @@ class FedPHA(PromptFL):
     def __post_init__(self) -> None:
         require_from(0, 1, "method.rho", self.rho, " (the authors use 0.8)")
         require_from(0, MOST, "method.alpha", self.alpha, " (the authors use 1)")
+        require_choices(self, "method.")
         require_from(0, MOST, "method.n_ctx_private", self.n_ctx_private, " (0: as many as the global prompt)")
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
@@ -65,17 +69,19 @@ class FedPHA(PromptFL):
         return (Prompt(Kind.LOCAL, params["local"]),)
 
     def derived(self, task: Task, params: Parameters, own_classes: Tensor | None) -> Parameters:
-        """Return the singular vectors of P_g to remove, (C, 1, d, c)."""
+        """Return the singular vectors of P_g to remove, (C, 1, d, c), or to project onto, (C, 1, d, s - c)."""
         if "prompt" not in params:
             return {}
         prompt = params["prompt"]
         rows = torch.linalg.svd(prompt.double(), full_matrices=False).Vh.to(prompt.dtype)
-        return {"basis": rows[..., : int(prompt.shape[-2] * (1 - self.rho)), :].mT}
+        n_first = int(prompt.shape[-2] * (1 - self.rho))
+        return {"basis": (rows[..., :n_first, :] if self.subspace == "null" else rows[..., n_first:, :]).mT}
 
     def training_prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
         """Return P_l, P~ (computed from P_l) and P_g."""
         local = params["local"]
-        projected = local - local @ params["basis"] @ params["basis"].mT
+        within = local @ params["basis"] @ params["basis"].mT
+        projected = local - within if self.subspace == "null" else within
         contexts = {Kind.LOCAL: local, Kind.OTHERS: projected, Kind.GLOBAL: params["prompt"]}
         return tuple(Prompt(kind, context) for kind, context in contexts.items())
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, sqrt
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import MOST, require_from
+from fedotp._values import MOST, require_choices, require_from
 from fedotp.matching import pooled_score
 from fedotp.methods._method import LearningRates, weighted_average
 from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
@@ -27,8 +27,8 @@ class PFedMoAP(PromptFL):
 
     The server averages the prompts (Eq. 4) to P_g and stores every client's last one. A client trains its prompt P_i
     starting from P_g. Once it has sent a prompt, it also receives the `experts` prompts P_j of other clients nearest to
-    its own last one (L2; in the authors' code the first in an order of all clients drawn once), or fewer if fewer have
-    been sent. They are not trained, and their class features are computed once per
+    its own last one (`choice` "nearest", L2; "fixed", as in the authors' code: the first in an order of all clients
+    drawn once), or fewer if fewer have been sent. They are not trained, and their class features are computed once per
     round. With f the image's pooled feature and z_k(P) the feature of class k, both of length 1, and pool(x) every
     (e / 128)-th component of x,
 
@@ -52,11 +52,13 @@ class PFedMoAP(PromptFL):
 
     Attributes:
         experts: maximum number of other clients' prompts that a client receives.
+        choice: choice of experts: "nearest" to the client's prompt, or "fixed", the first in an order drawn once.
         lam: weight lambda of the client's own prompt relative to the experts.
         gate_rate: learning rate of the gating network, as a multiple of that of prompts.
     """
 
     experts: int = 9
+    choice: Literal["nearest", "fixed"] = "nearest"
     lam: float = 0.5
     gate_rate: float = 5.0
 
@@ -69,6 +71,7 @@ class PFedMoAP(PromptFL):
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_EXPERTS, "method.experts", self.experts, " (the paper uses 9)")
+        require_choices(self, "method.")
         require_from(0, MOST, "method.lam", self.lam)
         require_from(0, MOST, "method.gate_rate", self.gate_rate, " (times optimizer.lr; the paper: 0.01 / 0.002 = 5)")
 
@@ -80,12 +83,13 @@ class PFedMoAP(PromptFL):
     # Parameters --------------------------------------------------------------------------------------------
 
     def shared(self, task: Task, n_clients: int) -> Parameters:
-        """Return P_g (1, s, d), all clients' last prompts (n, 1, s, d), and flags of sent ones (n,)."""
+        """Return P_g (1, s, d), all clients' last prompts (n, 1, s, d), flags of sent ones (n,), and an order (n,)."""
         start = task.contexts(1)
         return {
             "prompt": start,
             "pool": start.expand(n_clients, *start.shape).clone(),
             "sent": torch.zeros(n_clients, device=start.device),
+            **({"order": uniform(task, "order", n_clients, bound=1.0)} if self.choice == "fixed" else {}),
         }
 
     def private(self, task: Task) -> Parameters:
@@ -181,8 +185,11 @@ class PFedMoAP(PromptFL):
         """Return the clients whose prompts `clients` (C,) receive, (C, n), and a mask of those that exist, (C, n)."""
         pool, sent = server["pool"].flatten(1).double(), server["sent"] > 0
         everyone = torch.arange(len(pool), device=pool.device)
-        # Not by products: a client's distances must not depend on the other clients of the call.
-        order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
+        if self.choice == "nearest":
+            # Not by products: a client's distances must not depend on the other clients of the call.
+            order = torch.cdist(pool[clients], pool, compute_mode="donot_use_mm_for_euclid_dist")
+        else:
+            order = server["order"].double().expand(len(clients), -1)
         may = sent & sent[clients, None] & (everyone != clients[:, None])
         first = torch.where(may, order, torch.inf).sort(dim=1, stable=True)
         return first.indices[:, : self.experts], first.values[:, : self.experts].isfinite()
