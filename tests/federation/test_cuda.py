@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
+    CODE,
     in_order,
     make_data,
     make_novel,
     make_settings,
     make_task,
+    method_of,
     simulator,
     small_clip,
     state_of,
@@ -24,7 +26,7 @@ from fedotp.privacy import PrivacySettings
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-RECORDED = {*METHODS} - {"zeroshot", "pfedprompt"}  # those that train, and look no images up
+RECORDED = {*METHODS, *CODE} - {"zeroshot", "pfedprompt"}  # those that train, and look no images up
 
 
 def trained(method: str, device: str, dtype: torch.dtype, **compute: object) -> Simulator:
@@ -96,7 +98,7 @@ def test_recorded_views_are_the_plain_ones(method: str) -> None:
     found = []
     for plain in (False, True):
         federation = Simulator(
-            METHODS[method](), task, resident(), settings, novel=replace(novel, features=held(novel.features))
+            method_of(method), task, resident(), settings, novel=replace(novel, features=held(novel.features))
         )
         if plain:
             for tester in federation.testers.values():
@@ -109,17 +111,17 @@ def test_recorded_views_are_the_plain_ones(method: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", [{}, {"reset": False}, {"name": "adamw"}])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *CODE])
 def test_recorded_steps_are_the_plain_ones(method: str, optimizer: dict[str, object]) -> None:
     """Clients of 1 to 10 images: they make different numbers of steps, the last batches are not full.
 
     In float64: where a gradient is 0 but for rounding, AdamW makes steps of what rounding leaves of it. Only transport
     is in float32, the one precision in which a kernel makes it without waiting for the GPU.
     """
-    dtype, near = (torch.float32, 2e-4) if METHODS[method]().matching.has_plan else (torch.float64, 1e-8)
+    dtype, near = (torch.float32, 2e-4) if method_of(method).matching.has_plan else (torch.float64, 1e-8)
     if dtype == torch.float32 and "name" in optimizer:
         pytest.skip("AdamW needs float64, in which transport is not recorded: not compared")
-    prompt = PromptSettings(n_ctx=3, std=0.1, kgcoop=0.5 if METHODS[method]().learns_prompts(make_task()) else 0.0)
+    prompt = PromptSettings(n_ctx=3, std=0.1, kgcoop=0.5 if method_of(method).learns_prompts(make_task()) else 0.0)
     task = Task(copy.deepcopy(small_clip(dtype)).cuda(), make_task().classes, prompt)
     compute = {"precision": str(dtype).removeprefix("torch.")}
     prior = 0.7 if "reset" in optimizer else 0.0  # in the loss, too

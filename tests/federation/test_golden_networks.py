@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from golden import (
     ROUNDS,
     SEED,
+    TAU,
     TOLERANCE,
     Restated,
     average,
@@ -53,6 +54,7 @@ def drawn_by_torch(width: int) -> list[Tensor]:
 @dataclass
 class RestatedFedCLIP(Restated):
     adam: OptimizerSettings | None = None
+    code: bool = False
 
     def optimizer(self, params: list[Tensor]) -> torch.optim.Optimizer:
         if self.adam is None:
@@ -64,21 +66,30 @@ class RestatedFedCLIP(Restated):
         self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor
     ) -> Tensor:
         W_1, b_1, W_2, b_2 = params
-        f = unit(pooled)
+        f = pooled if self.code else unit(pooled)
         attention = torch.softmax(F.linear(torch.tanh(F.linear(f, W_1, b_1)), W_2, b_2), dim=-1)
-        return cross_entropy(pooled_scores(attention * f, tokens, [captions(self.task)]), labels)
+        if not self.code:
+            return cross_entropy(pooled_scores(attention * f, tokens, [captions(self.task)]), labels)
+        images, texts = unit(attention * f), unit(captions(self.task))[labels]  # pairs: of an image and its caption
+        n, total = len(labels), 0.0
+        for i in range(n):
+            of_image = torch.stack([images[i] @ texts[j] / TAU for j in range(n)])
+            of_caption = torch.stack([images[j] @ texts[i] / TAU for j in range(n)])
+            total = total - torch.log_softmax(of_image, 0)[i] / 2 - torch.log_softmax(of_caption, 0)[i] / 2
+        return total / n
 
 
 AUTHORS = OptimizerSettings("adam", lr=0.01, weight_decay=0.2, beta2=0.98, epsilon=1e-6)
 
 
+@pytest.mark.parametrize("variant", ["paper", "code"])
 @pytest.mark.parametrize("adam", [None, AUTHORS], ids=["sgd", "adam"])
-def test_three_rounds_of_fedclip(adam: OptimizerSettings | None) -> None:
+def test_three_rounds_of_fedclip(adam: OptimizerSettings | None, variant: str) -> None:
     """Every client counts alike in the mean, though they have 1 to 10 images."""
     task, data, settings = exact_task(), make_data(), golden_settings(0.6)
     settings = replace(settings, optimizer=adam or replace(settings.optimizer, name="sgd"))
-    federation, reports = run_engine(FedCLIP(), task, data, settings)
-    restated = RestatedFedCLIP(task, data, pooled_scores, list, 0.6, adam=adam)
+    federation, reports = run_engine(FedCLIP(variant=variant), task, data, settings)
+    restated = RestatedFedCLIP(task, data, pooled_scores, list, 0.6, adam=adam, code=variant == "code")
     shared = start = drawn_by_torch(16)
     for round_ in range(ROUNDS):
         uploads = []
@@ -200,19 +211,25 @@ def cosine(one: Tensor, other: Tensor) -> Tensor:
 @dataclass
 class RestatedFedMGP(Restated):
     diversity: float = 1.0
+    code: bool = False
 
     def objective(
         self, params: list[Tensor], received: list[Tensor], pooled: Tensor, tokens: Tensor, labels: Tensor
     ) -> Tensor:
-        features = [text_features(self.task, P) for P in params]
+        # In the code the words behind the vectors stay: "[v1][v2] of a name."
+        rest = words(self.task)[len(params[0]) if self.code else 4 :]
+        features = [text_features(self.task, torch.cat([P, rest])) for P in params]
         each = [cross_entropy(pooled_scores(pooled, tokens, [H]), labels) for H in features]
-        pairs = [cosine(one, other) for one, other in combinations(params, 2)]
+        if self.code:  # L1 distances of class features, which then are to fall
+            pairs = [sum((unit(a) - unit(b)).abs().flatten()) / a.numel() for a, b in combinations(features, 2)]
+        else:
+            pairs = [cosine(one, other) for one, other in combinations(params, 2)]
         return sum(each) / len(each) + self.diversity * sum(pairs) / len(pairs)
 
 
 def drawn(slots: list[Tensor], shared: list[Tensor], tau: float, n: int, draw: np.random.Generator) -> list[int]:
-    """Slots one by one: the largest of what is left of log p + a Gumbel variable."""
-    weights = np.array([np.exp(max(float(cosine(P, G)) for G in shared) / tau) for P in slots])
+    """Slots one by one: the largest of what is left of log p + a Gumbel variable; p is even if nothing is shared."""
+    weights = np.array([np.exp(max((float(cosine(P, G)) for G in shared), default=0) / tau) for P in slots])
     keys = np.log(weights / weights.sum()) + draw.gumbel(size=len(slots))
     left, found = list(range(len(slots))), []
     for _ in range(n):
@@ -221,13 +238,17 @@ def drawn(slots: list[Tensor], shared: list[Tensor], tau: float, n: int, draw: n
     return found
 
 
-@pytest.mark.parametrize(("groups", "vectors", "n", "diversity", "tau"), [(5, 2, 2, 1.0, 1.0), (4, 1, 3, 0.5, 0.1)])
-def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: float, tau: float) -> None:
+@pytest.mark.parametrize(
+    ("groups", "vectors", "n", "diversity", "variant", "tau"),
+    [(5, 2, 2, 1.0, "paper", 1.0), (4, 1, 3, 0.5, "paper", 0.1), (4, 1, 3, 5.0, "code", 0.1)],
+)
+def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: float, variant: str, tau: float) -> None:
     """Here clients have slots: those drawn are overwritten by what the server sends, in the order of the draw."""
     task, data = exact_task(), make_data()
-    method = FedMGP(groups=groups, vectors=vectors, drawn=n, diversity=diversity, tau=tau)
+    method = FedMGP(groups=groups, vectors=vectors, drawn=n, diversity=diversity, variant=variant, tau=tau)
     federation, reports = run_engine(method, task, data, golden_settings(0.6))
-    restated = RestatedFedMGP(task, data, pooled_scores, list, 0.6, diversity=diversity)
+    code = variant == "code"
+    restated = RestatedFedMGP(task, data, pooled_scores, list, 0.6, diversity=diversity, code=code)
     first = start(task, groups, vectors)
     shared = first[:n]
     slots = [list(first) for _ in TRAIN]
@@ -243,13 +264,14 @@ def test_three_rounds_of_fedmgp(groups: int, vectors: int, n: int, diversity: fl
             assert reports[round_].loss[place] == pytest.approx(loss, abs=TOLERANCE)
             for slot, trained in zip(order, params, strict=True):
                 slots[i][slot] = trained
-            chosen = [order[at] for at in drawn(params, shared, tau, n, generator("upload", round_, i))]
+            known = [] if code and round_ == 0 else shared  # in the code the first draw is even
+            chosen = [order[at] for at in drawn(params, known, tau, n, generator("upload", round_, i))]
             uploads.append([slots[i][slot] for slot in chosen])
             came = [slot for slot in order[:n] if slot not in chosen]  # these take the places that have become free
             orders[i] = [*chosen, *(came.pop(0) if slot in chosen else slot for slot in order[n:])]
         for rank in range(n):
             ranked = [upload[rank] for upload in uploads]
-            shared[rank] = average(ranked, clients)
+            shared[rank] = sum(ranked) / len(ranked) if code else average(ranked, clients)
     torch.testing.assert_close(federation.server.params["shared"], torch.stack(shared), rtol=0, atol=TOLERANCE)
     own = torch.stack([torch.stack([slots[i][slot] for slot in orders[i][n:]]) for i in range(len(TRAIN))])
     torch.testing.assert_close(kept_rows(federation)["own"], own, rtol=0, atol=TOLERANCE)

@@ -1,4 +1,6 @@
-"""Three rounds of KgCoOp, FedPGP, FedPHA and DP-FPL against their papers' equations, client by client in float64."""
+"""Three rounds of KgCoOp, FedPGP, FedPHA and DP-FPL against their papers' equations (or their code's variants), client
+by client in float64.
+"""
 
 import zlib
 from dataclasses import dataclass, field, replace
@@ -157,8 +159,10 @@ class Factored(Restated):
     """The private prompt's step as a linear map of its gradient G.
 
     With A and B the projections onto the columns of u and the rows of v, g_u v + u g_v - u u' g_u v is
-    G B + A G - A G B.
+    G B + A G - A G B. In the code, known from a description, the last term is added, and gradients are divided by 10.
     """
+
+    code = False
 
     def objective(self, params: list[Tensor], received: list[Tensor], *batch: Tensor) -> Tensor:
         local = params[1].detach().numpy()
@@ -167,17 +171,18 @@ class Factored(Restated):
         v = np.linalg.qr(local.T @ u).Q.T
         A, B = torch.from_numpy(u @ u.T), torch.from_numpy(v.T @ v)
         shared, own = (param - param.detach() for param in params)  # 0, but not their gradients
-        mapped = own @ B + A @ own - A @ own @ B
-        prompts = [params[0].detach() + shared, params[1].detach() + mapped]
+        sign, divisor = (1, 10) if self.code else (-1, 1)
+        mapped = own @ B + A @ own + sign * A @ own @ B
+        prompts = [params[0].detach() + shared / divisor, params[1].detach() + mapped / divisor]
         return super().objective(prompts, received, *batch)
 
 
-@pytest.mark.parametrize("participation", [1.0, 0.6])
-def test_golden_dpfpl(participation: float) -> None:
+@pytest.mark.parametrize(("participation", "variant"), [(1.0, "paper"), (0.6, "code")])
+def test_golden_dpfpl(participation: float, variant: str) -> None:
     task, data = exact_task(), make_data(n_crops=2)
     restated = Factored(task, data, pooled_scores, prompts=lambda params: [params[0] + params[1]])
-    restated.participation = participation
-    method = DPFPL(rank=RANK)
+    restated.participation, restated.code = participation, variant == "code"
+    method = DPFPL(rank=RANK, variant=variant)
     start = method.private(task)["local"][0].double()
     own = [[start.clone()] for _ in TRAIN]
     (shared,), losses = averaged(restated, [task.contexts(1)[0].double()], own)

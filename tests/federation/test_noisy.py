@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, RoundSettings, Settings, Simulator
 from fedotp.federation.clients._noisy import poisson_steps
 from fedotp.methods import METHODS, Batch, Method, Parameters
+from fedotp.methods._fedclip import FedCLIP
 from fedotp.methods._promptfl import PromptFL
 from fedotp.privacy import PrivacySettings, epsilon
 from fedotp.privacy._clipping import unit_gradients
@@ -254,10 +255,6 @@ class OwnLoss(PromptFL):
         return super().loss(*args)
 
 
-class Coupled(PromptFL):
-    couples_images: ClassVar[bool] = True
-
-
 ALSO_KEPT = {"private": True}
 
 
@@ -267,7 +264,7 @@ ALSO_KEPT = {"private": True}
         ("pfedprompt", {}, {}, {}, "pFedPrompt: it uses the training images in predictions"),
         ("promptfl-ft", ALSO_KEPT, {}, {}, "it fine-tunes without noise before predictions"),
         ("coop", {}, {}, {}, "it has no shared parameters; set privacy.private = true"),
-        (Coupled(), {}, {}, {}, "its loss couples the images of a batch"),
+        (FedCLIP(variant="code"), {}, {}, {}, "its loss couples the images of a batch"),
         (OwnLoss(), {}, {}, {}, "it overrides `loss`"),
         ("fedotp", {"unit": "group"}, {}, {}, 'privacy.unit = "group": must be "example" for data without groups'),
         ("promptfl-fedamp", {"unit": "site"}, {}, {}, "not supported for PromptFL.FedAMP, which has no average"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from toy_federation import (
+    CODE,
     SINGLE,
     TRAINED,
     in_order,
@@ -34,7 +35,7 @@ def after(method: str, dtype: torch.dtype, compute: dict, space: str = "context"
 @pytest.mark.parametrize(
     ("method", "dtype", "tolerance", "space"),
     [
-        *((name, torch.float64, 1e-13, "context") for name in TRAINED),
+        *((name, torch.float64, 1e-13, "context") for name in (*TRAINED, *CODE)),
         *((name, torch.float32, 5e-6, "context") for name in SINGLE),
         *((name, torch.float64, 1e-13, "features") for name in IN_FEATURE_SPACE),
     ],

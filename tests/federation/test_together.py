@@ -15,6 +15,7 @@ from toy_federation import (
     make_data,
     make_settings,
     make_task,
+    method_of,
     simulator,
     state_of,
     worst_difference,
@@ -45,6 +46,7 @@ def other_split(seed: int) -> FederatedData:
 
 def federations(method: Method | str, dtype: torch.dtype = torch.float64, **settings: Any) -> list[Simulator]:
     """With seeds, learning rates and splits of their own."""
+    method = method_of(method) if isinstance(method, str) else method
     made, space = [], settings.pop("space", "context")
     for seed in SEEDS:
         own = settings_of(seed, dtype, **settings)
@@ -162,7 +164,7 @@ ADAMW = {"optimizer": {"name": "adamw", "reset": False}}
 @pytest.mark.parametrize(
     ("method", "tolerance", "settings"),
     [
-        *((name, 1e-13, {}) for name in dict.fromkeys((*STRUCTURES, "fedotp", "promptfolio"))),
+        *((name, 1e-13, {}) for name in dict.fromkeys((*STRUCTURES, "fedotp", "promptfolio", "fedmgp:code"))),
         *((name, 1e-13, {"space": "features"}) for name in IN_FEATURE_SPACE),
         ("fedotp", 5e-6, {"dtype": torch.float32}),
         ("fedotp", 1e-9, ADAMW),  # AdamW divides by small numbers

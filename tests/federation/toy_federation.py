@@ -35,6 +35,7 @@ TEST = (4, 2, 5, 3, 2)
 N_PATCHES = 5
 SMALL = replace(TINY, embed_dim=16, text=replace(TINY.text, width=32, heads=2))
 TRAINED = [name for name in METHODS if name != "zeroshot"]
+CODE = ("fedmgp:code", "fedclip:code", "dp-fpl:code")  # as their authors' code has them
 SINGLE = ("fedotp", "promptfl-ft", "pfedmoap", "fedtpg")  # in float32, too: a plan, fine-tuning, a memory, a network
 
 
@@ -117,6 +118,12 @@ def make_settings(
     )
 
 
+def method_of(method: str) -> Method:
+    """A method by its name, behind a colon its variant."""
+    name, _, variant = method.partition(":")
+    return METHODS[name](**{"variant": variant} if variant else {})
+
+
 def simulator(
     method: Method | str,
     settings: Settings | None = None,
@@ -126,7 +133,7 @@ def simulator(
     kept: Path | None = None,
 ) -> Simulator:
     return Simulator(
-        METHODS[method]() if isinstance(method, str) else method,
+        method_of(method) if isinstance(method, str) else method,
         task or make_task(),
         data or make_data(),
         settings or make_settings(),

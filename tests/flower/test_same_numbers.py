@@ -21,7 +21,7 @@ DOMAINS = ("day", "night")
 
 CASES = [(method, "average", 0.0) for method in METHODS if method != "zeroshot"]
 CASES += [("fedotp", step, 0.0) for step in ("momentum", "adam", "yogi")]
-CASES += [("promptfolio", "average", 8.0)]
+CASES += [("promptfolio", "average", 8.0), ("fedmgp:method.variant=code", "average", 0.0)]
 CASES += [(f"{method}:prompt.space=features", "average", 0.0) for method in ("fedotp", "pfedmoap")]
 
 

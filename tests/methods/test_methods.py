@@ -118,6 +118,7 @@ REFUSED: dict[str, list[tuple[str, object, str]]] = {
         ("drawn", 6, "must be from 1 to method.groups = 5"),
         ("drawn", 0, "must be from 1"),
         ("diversity", -1.0, "must be from 0"),
+        ("variant", "mine", "must be paper or code"),
         ("tau", 0.0, "must be from 1e-06"),
     ],
     "fedpha": [

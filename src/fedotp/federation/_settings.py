@@ -72,7 +72,7 @@ class OptimizerSettings:
     def of(self, method: Method) -> "OptimizerSettings":
         """Return a copy with the method's own optimizer and learning rate in place of "own" and `Rate`."""
         name: OptimizerName = method.optimizer if self.name == "own" else self.name
-        lr = method.learning_rates.at(self.lr) if isinstance(self.lr, str) else self.lr
+        lr = method.own_lr(self.lr) if isinstance(self.lr, str) else self.lr
         return replace(self, name=name, lr=lr)
 
     @property

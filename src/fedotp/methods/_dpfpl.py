@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedotp._values import require_from
+from fedotp._values import require_choices, require_from
 from fedotp.methods._method import LearningRates
 from fedotp.methods._parts import Kind, Parameters, Prompt
 from fedotp.methods._promptfl import PromptFL
@@ -17,6 +17,7 @@ from fedotp.methods._task import Task, normal
 from fedotp.prompts import STD
 
 _MOST_RANK = 256
+_DIVISOR = 10  # of gradients, in the authors' code
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class DPFPL(PromptFL):
 
         g_u v + u g_v - u u' g_u v,
 
-    the full gradient without its part outside both spans.
+    the full gradient without its part outside both spans. With the `variant` "code" the last term is added instead, and
+    all gradients are divided by 10, as in the authors' code.
 
     Correction: the paper's epsilon assumes clipping of every image's gradient, but its code clips their mean, which
     guarantees nothing. Here privacy is that of any method: with `privacy.unit = "example"` and `privacy.private = true`
@@ -38,9 +40,11 @@ class DPFPL(PromptFL):
 
     Attributes:
         rank: rank k of the factors.
+        variant: gradient of p_L as in the "paper" or in the authors' "code".
     """
 
     rank: int = 8
+    variant: Literal["paper", "code"] = "paper"
 
     name: ClassVar[str] = "dp-fpl"
     title: ClassVar[str] = "DP-FPL"
@@ -49,6 +53,7 @@ class DPFPL(PromptFL):
 
     def __post_init__(self) -> None:
         require_from(1, _MOST_RANK, "method.rank", self.rank, " (the paper uses 8)")
+        require_choices(self, "method.")
 
     def private(self, task: Task) -> Parameters:
         """Return p_L (1, s, d); (1, K, s, d) with vectors per class."""
@@ -69,11 +74,12 @@ class DPFPL(PromptFL):
 
     def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
         """Compute the gradient of p_L from those of u and v."""
+        sign, divisor = (-1, 1) if self.variant == "paper" else (1, _DIVISOR)
+        found = {name: value / divisor for name, value in found.items()}
         if "u" not in leaves:
             return found
-        u, v, of_u, of_v = leaves["u"], leaves["v"], found["u"], found["v"]
-        others = {name: value for name, value in found.items() if name not in ("u", "v")}
-        return others | {"local": of_u @ v + u @ (of_v - u.mT @ of_u @ v)}
+        u, v, of_u, of_v = leaves["u"], leaves["v"], found.pop("u"), found.pop("v")
+        return found | {"local": of_u @ v + u @ (of_v + sign * u.mT @ of_u @ v)}
 
     def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
         """Compute u (..., s, k) and v (..., k, d) of p_L (..., s, d) by one power iteration."""

@@ -67,8 +67,6 @@ class Method(ABC):
     learning_rates: ClassVar[LearningRates] = LearningRates()
     """Values of `optimizer.lr` if it is not a number."""
     uses_memory: ClassVar[bool] = False
-    couples_images: ClassVar[bool] = False
-    """True if the loss of an image depends on other images of its batch, which rules out example privacy."""
     prior: ClassVar[float] = 0.0
     """Factor of the class prior for `evaluation.prior` = "method"."""
     publishes: ClassVar[frozenset[str]] = frozenset()
@@ -115,9 +113,18 @@ class Method(ABC):
         return frozenset({Need.TOKENS if self.matching.has_plan else Need.POOLED})
 
     @property
+    def couples_images(self) -> bool:
+        """True if the loss of an image depends on other images of its batch, which rules out example privacy."""
+        return False
+
+    @property
     def rate(self) -> Mapping[str, float]:
         """Factors of the learning rate by parameter name; 1 by default."""
         return {}
+
+    def own_lr(self, rate: Rate) -> float:
+        """Return the learning rate for a source in `optimizer.lr`."""
+        return self.learning_rates.at(rate)
 
     @property
     def closed_form_rounds(self) -> int:

@@ -77,6 +77,7 @@ class Task:
     authors: AuthorsSettings = field(default_factory=AuthorsSettings)
     _encoders: dict[int, PromptEncoder | FeatureEncoder] = field(default_factory=dict, init=False, repr=False)
     _captions: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _words: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _runs: tuple[int, ...] = field(default=(), init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -186,6 +187,12 @@ class Task:
         n_classes = len(self.classes) if self.prompt.per_class else None
         context = word_context(self.clip, words, n_prompts, n_classes=n_classes, noise=noise, seed=self.seed)
         return self._rounded(context[0])
+
+    def word_vectors(self, words: str) -> Tensor:
+        """Return the embeddings (n, d) of the n tokens of `words`, cached."""
+        if words not in self._words:
+            self._words[words] = word_context(self.clip, words, 1)[0, 0].to(self.dtype)
+        return self._words[words]
 
     def _rounded(self, context: Tensor) -> Tensor:
         return (context.half() if self.authors.half_precision else context).to(self.dtype)

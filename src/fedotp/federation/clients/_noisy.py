@@ -216,7 +216,7 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
         "its leave-one-out losses are not bounded; set method.reg to a number": method.closed_form_rounds > 1,
         "it uses the training images in predictions": method.uses_memory,
         "it overrides `loss`, so that images have no separate `terms`": type(method).loss is not Method.loss,
-        "its loss couples the images of a batch (authors.batch_solver)": (
+        "its loss couples the images of a batch (authors.batch_solver, method.variant = code)": (
             method.couples_images or task.authors.batch_solver
         ),
         "its loss depends on class counts; set federation.prior = 0": bool(settings.federation.prior),
