@@ -153,9 +153,8 @@ def cut_in(round_: int) -> Meddle:
 
 
 def named(grid: NearGrid) -> dict[str, Any]:
-    """The sites' names and nodes, as keys would make them certain."""
-    nodes = {node: str(config["name"]) for node, config in grid.nodes.items()}
-    return {"names": tuple(nodes.values()), "nodes": nodes}
+    """The sites' names by node, as keys would make them certain."""
+    return {"nodes": {node: str(config["name"]) for node, config in grid.nodes.items()}}
 
 
 def answered(run: RunDirectory) -> list[list[int]]:

@@ -74,7 +74,7 @@ def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_pa
 
 def test_a_site_is_who_its_key_says_and_without_one_is_not_asked(inputs: Path, tmp_path: Path, lines: Any) -> None:
     grid = NearGrid(parts(tmp_path, 3))
-    keys: Any = {"nodes": {100: "site-0", 101: "site-9"}, "names": ("site-0", "site-9")}
+    keys: Any = {"nodes": {100: "site-0", 101: "site-9"}}
     serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
     assert "site site-1 uses the key of site site-9" in lines.text
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)

@@ -215,7 +215,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     begin = _secure_rounds.SecureRound.__init__
 
     def beginning(attempt: Any, *given: Any) -> None:
-        attempts.append(given[1])
+        attempts.append(given[0].registration.registry)
         begin(attempt, *given)
 
     def once_more(attempt: _secure_rounds.ServerSession) -> np.ndarray:

@@ -76,7 +76,7 @@ def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any)
     member = Member("site-1", node=101, state=State.ASKED)
     registry = Registry([member], {101: "site-1"})
     agreement = SimpleNamespace(classes=("blue", "green", "red"))
-    Registration(None, registry, agreement)._take(member, reply)  # type: ignore[arg-type]
+    Registration(None, registry, agreement, QUICK)._take(member, reply)  # type: ignore[arg-type]
     assert member.state is State.REFUSED
     (refusal,) = [record.getMessage() for record in lines.records if "was refused: " in record.getMessage()]
     assert refusal.isprintable()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
 
 from fedotp._system import Interrupt
 from fedotp._text import one_line
@@ -28,32 +29,21 @@ _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
 _LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
 _UNNAMED = "without a name"
-_REFUSED = "its update is refused:"
+_REFUSED = "its update is refused: "
 
 
 class UpdateRefusedError(FedotpError):
     """Raised for an answer with an invalid update."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """The reason why no update of a site was accepted in a round; `refused`: because of the update's content."""
+def fault_of(error: FedotpError) -> str:
+    """Return the reason why no update of a site was accepted in a round, given the error in its answer."""
+    return one_line(f"{_REFUSED}{error}" if isinstance(error, UpdateRefusedError) else error)
 
-    why: str
-    refused: bool = False
 
-    @classmethod
-    def of(cls, error: FedotpError) -> "Fault":
-        """Describe the error in an answer."""
-        return cls(str(error), refused=isinstance(error, UpdateRefusedError))
-
-    @classmethod
-    def read(cls, line: str) -> "Fault":
-        """Parse a line in the metrics of a run."""
-        return cls(line.removeprefix(_REFUSED).strip(), refused=line.startswith(_REFUSED))
-
-    def __str__(self) -> str:
-        return one_line(f"{_REFUSED} {self.why}" if self.refused else self.why)
+def is_refusal(fault: str) -> bool:
+    """True for a fault of the update's content."""
+    return fault.startswith(_REFUSED)
 
 
 class State(StrEnum):
@@ -109,10 +99,10 @@ class Member:
         """Its name, for messages."""
         return self.name or _UNNAMED
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: str) -> None:
         """Count a request without an accepted update."""
         self.faults += 1
-        self.refused += fault.refused
+        self.refused += is_refusal(fault)
 
 
 @dataclass
@@ -210,32 +200,24 @@ class Registration:
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        registry: Registry,
-        agreement: Agreement,
-        *,
-        begun: bool = False,
-        new_counts: bool = False,
+        self, grid: Grid, registry: Registry, agreement: Agreement, settings: ServerSettings, *, begun: bool = False
     ) -> None:
-        """`agreement` may still be without classes.
-
-        In a run that has `begun`, the count that a site reported first limits its weight, unless `new_counts`.
-        """
-        self.transport = transport
+        """`agreement` may still be without classes; in a run that has `begun`, numbers and classes are fixed."""
+        self.transport = Transport(grid, registry.name_of, registry.nodes)
         self.registry = registry
         self.agreement = agreement
+        self.settings = settings
         self.decided = begun or (bool(agreement.classes) and registry.nodes is not None)
         self._begun = begun
-        self._new_counts = new_counts
         self._waiting: dict[str, int] = {}
         self._asked: dict[int, float] = {}
         self._ignored: set[int] = set()
         self._parts: dict[str, int] = {}
 
-    def gather(self, settings: ServerSettings, interrupt: Interrupt | None = None) -> None:
-        """Wait until the sites required by `settings` are ready, or the user stops the server."""
-        start = reminded = newcomer = time.monotonic()
+    def gather(self, interrupt: Interrupt | None = None) -> None:
+        """Wait until the sites required by the settings are ready, or the user stops the server."""
+        settings, start = self.settings, time.monotonic()
+        reminded = newcomer = start
         n_seen = 0
         while True:
             if interrupt is not None and interrupt.wanted:
@@ -351,7 +333,7 @@ class Registration:
         domain = _text(facts, wire.DOMAIN)
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
         member.steps = _whole(facts, wire.STEPS) if wire.STEPS in facts else 0
-        if not member.agreed or not self._begun or self._new_counts:
+        if not member.agreed or not self._begun or self.settings.allow_new_counts:
             member.agreed = n_train
         elif n_train > member.agreed:
             log.warning(
