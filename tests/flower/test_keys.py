@@ -1,5 +1,6 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.keys import (
     EXPIRED,
     REVOKED,
+    LiveKeys,
     ServerKeys,
     SiteKeys,
     _make_keys,
@@ -221,6 +223,25 @@ def test_a_certificate_is_renewed_with_the_same_key(keys: Path, tmp_path: Path, 
     assert len(held.listed.revoked) == 2
 
 
+def test_a_running_server_keeps_its_keys_if_files_are_lost_and_forgets_no_revocation(keys: Path, lines: Any) -> None:
+    folder = keys / "server"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    live = LiveKeys(ServerKeys.read(folder), logging.getLogger("fedotp.server"))
+    (folder / "revoked.crl").unlink()
+    live.refresh()
+    assert "server has no revoked.crl; copy the whole folder again; continuing with the keys read before" in lines.text
+    (folder / "revoked.crl").write_bytes(before[folder / "revoked.crl"])
+    revoke_site(keys, "north")
+    (folder / "server.crt").unlink()  # the rest of the folder is not read, but the list of revoked certificates is
+    assert live.refresh()
+    assert list(live.accepted) == SITES[1:]
+    for path, content in before.items():
+        path.write_bytes(content)
+    live.refresh()
+    assert list(live.accepted) == SITES[1:]
+    assert [name for name, _ in live.refused.values()] == ["north"]
+
+
 def test_an_address_of_the_sixth_version(tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["2001:DB8::1"], ["a"])
     assert SiteKeys.read(tmp_path / "keys" / "sites" / "a").server == "[2001:db8::1]:8000"
@@ -303,7 +324,7 @@ def cut(path: Path) -> None:
 
 
 DAMAGE: list[tuple[str, Callable[[Path], object], str]] = [
-    ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder server/"),
+    ("server/ca.crt", Path.unlink, "server has no ca.crt; copy the whole folder again"),
     ("server/server.crt", lambda p: p.write_text("x"), "server.crt is not a certificate"),
     ("server/server.crt", lambda p: pipe_in_place_of(p), "cannot read .*server.crt: not a regular file"),
     ("server/server.key", lambda p: p.write_text("x"), "server.key is not an elliptic-curve private key"),
