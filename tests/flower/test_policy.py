@@ -79,7 +79,7 @@ def beyond(rng: random.Random, server: LyingServer, tmp_path: Path) -> Iterator[
     os.utime(began, 2 * (time.time() - 3600 * rng.uniform(24.1, 1000),))
     yield "hours", ([], {"run": run}, "hours since the first order of the run must be at most 24, got")
     few = pack(dict.fromkeys(range(rng.randint(0, 3)), b"key"))
-    facts = {"names": [f"site-{number}" for number in few["numbers"]], **few}
+    facts = few | pack(dict.fromkeys(few["numbers"], b"name"), wire.NAMES)
     yield "sites", ([], {"kind": "query.secure_shares", **facts}, "sites in a secure sum must be at least 4")
     other = {**site, "keys": str(tmp_path / "others/sites/site-0")}
     yield "authority", ([], {"site": other}, "the authority of the federation must be")

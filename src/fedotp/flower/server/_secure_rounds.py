@@ -82,8 +82,8 @@ class SecureRound:
         members = {self._registry.number(member): member for member in present}
         self._query(wire.KEYS, members, {}, self._take_keys)
         adverts = self._sum.cohort.adverts
-        names = [adverts[number].name for number in self._sum.cohort.numbers]
-        known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
+        names = pack({number: advert.name.encode() for number, advert in adverts.items()}, wire.NAMES)
+        known = names | pack({number: advert.content for number, advert in adverts.items()})
         self._query(wire.SHARES, adverts, known, self._take_shares)
         letters = {n: {**pack(self._sum.letters_for(n)), **self._which} for n in self._sum.dealers}
         orders = self._requests.orders_to_train([members[n] for n in letters], self._round, self._server, letters)

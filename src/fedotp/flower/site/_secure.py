@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._wire import digest_of, pack, unpack, unpack_names, unpack_numbers
+from fedotp.flower._wire import digest_of, pack, unpack, unpack_numbers
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import Advert, Session, SiteSession
 from fedotp.flower.site._policy import Policy, refusal, require_between
@@ -57,9 +57,11 @@ class SecureSums:
     def shares(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
         """Make sealed shares for all other sites."""
         with disagreeing():
-            names, keys = unpack_names(record), unpack(record)
+            names, keys = unpack(record, wire.NAMES), unpack(record)
             require_between("sites in a secure sum", len(keys), least=self._policy.secure_sites)
-            adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
+            adverts = {
+                number: Advert.of(names[number].decode(errors="replace"), content) for number, content in keys.items()
+            }
             dealt = self._now(agreement, record).share(adverts)
         own = dealt.marks.keys() - dealt.letters.keys()  # no letter for itself
         return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {wire.MARKS: pack(dealt.marks)["parts"]}
