@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.flower.link import _transport
-from fedotp.flower.server import ServerSettings, _registration, _secure_rounds
-from fedotp.flower.server._serve import serve
+from fedotp.flower.server import _registration, _secure_rounds
 from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_inputs
 
@@ -41,7 +40,7 @@ def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDi
     """Two rounds of three honest sites."""
     folder = tmp_path_factory.mktemp("undisturbed")
     grid = NearGrid(parts(folder, 3))
-    return serve(grid, make_deployable(inputs), ServerSettings(), folder / "run", **named(grid))
+    return grid.serve(make_deployable(inputs), folder / "run")
 
 
 @pytest.fixture

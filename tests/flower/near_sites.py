@@ -20,11 +20,14 @@ from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.secure import Terms
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._app import app
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import prepare
 from runs.toy_run import make_config
 
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 Meddle = Callable[[Message, Message], Message | None]
 """Takes a message and a site's answer to it; returns what arrives, None for nothing."""
 Forge = Callable[[Message], None]
@@ -59,6 +62,21 @@ class NearGrid:
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         return [self._replies.pop(number) for number in list(message_ids) if number in self._replies]
+
+    def serve(
+        self, config: Config, out: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
+    ) -> RunDirectory:
+        """Run the federation of these sites; their names are `known`, as keys would make them certain."""
+        return serve(self, config, settings, out, nodes=self.names if known else None, **options)  # type: ignore[arg-type]
+
+    def resume(
+        self, path: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
+    ) -> RunDirectory:
+        return resume_serving(self, path, settings, nodes=self.names if known else None, **options)  # type: ignore[arg-type]
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {node: str(config["name"]) for node, config in self.nodes.items()}
 
     def _deliver(self, message: Message) -> str:
         number, node = str(uuid4()), message.metadata.dst_node_id
@@ -154,7 +172,7 @@ def cut_in(round_: int) -> Meddle:
 
 def named(grid: NearGrid) -> dict[str, Any]:
     """The sites' names by node, as keys would make them certain."""
-    return {"nodes": {node: str(config["name"]) for node, config in grid.nodes.items()}}
+    return {"nodes": grid.names}
 
 
 def answered(run: RunDirectory) -> list[list[int]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, parts
 from real_processes import processes
 
 from fedotp.errors import FedotpError
@@ -19,7 +19,7 @@ from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings, _registration, _requests
 from fedotp.flower.server._deployed import Deployed
-from fedotp.flower.server._serve import resume_serving, run_server, serve
+from fedotp.flower.server._serve import run_server
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.watch import Observer
 
@@ -62,7 +62,7 @@ def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_
         return unavailable(message, LOST[what])
 
     grid.meddle = {101: lose, 102: lose}
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
     assert lost == ["1", "2"]
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["faults"] == {}
@@ -81,7 +81,7 @@ def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refuse
 
     grid.meddle = dict.fromkeys(grid.nodes, lose)
     config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
     assert answered(run) == [[0, 1, 2]]
 
 
@@ -106,7 +106,7 @@ def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_p
 
     grid.meddle[100] = leave
     grid.get_nodes = look  # type: ignore[method-assign]
-    run = serve(grid, make_deployable(inputs), PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", PATIENT)  # type: ignore[arg-type]
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
@@ -135,7 +135,7 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     if in_a_round:
         grid.meddle[102] = lose
     config = make_deployable(inputs, federation={"rounds": 6})
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
     first = [0, 1] if in_a_round else [0, 1, 2]
     assert answered(run) == [first, *[[0, 1]] * 5]
     assert sum(waits) < 1.5 * PATIENT.patience
@@ -154,7 +154,7 @@ def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Pat
 
     grid.meddle = {100: deaf, 101: deaf}
     settings = ServerSettings(round_timeout=0.2)
-    run = serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", settings)  # type: ignore[arg-type]
     assert [(record["round"], record["answered"]) for record in run.metrics("round")] == [(1, [0, 1]), (2, [0, 1])]
     assert asked == 8, "two rounds' worth of silence, and two rounds"
 
@@ -222,9 +222,8 @@ def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Deployed, "__init__", remember)
         with pytest.raises(KeyboardInterrupt):
-            serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", observer=Impatient(), **named(grid))
-    again = NearGrid(parts(tmp_path, 2))
-    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))  # type: ignore[arg-type]
+            grid.serve(make_deployable(inputs), tmp_path / "run", observer=Impatient())
+    run = NearGrid(parts(tmp_path, 2)).resume(tmp_path / "run")  # type: ignore[arg-type]
     assert [record["round"] for record in run.metrics("round")] == [1, 2]
 
 

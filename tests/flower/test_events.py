@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.flower._events import handling, recording_life
-from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 
 Events = list[tuple[str, dict[str, Any]]]
 
@@ -18,7 +16,7 @@ Events = list[tuple[str, dict[str, Any]]]
 def test_a_run_records_orders_updates_and_rounds(inputs: Path, tmp_path: Path) -> None:
     grid, events = NearGrid(parts(tmp_path, 3)), Events()
     with handling(lambda event, facts: events.append((event, facts))):
-        run = serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+        run = grid.serve(make_deployable(inputs), tmp_path / "run")
     json.dumps(events, allow_nan=False)
     orders = Counter((facts["kind"], "site" in facts) for event, facts in events if event == "order")
     each = {"hello": 6, "train": 6, "evaluate": 3 * len(list(run.metrics("evaluation")))}

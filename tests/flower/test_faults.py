@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, make_deployable, parts
 
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 
@@ -21,7 +20,7 @@ QUICK = ServerSettings(round_timeout=0.5)
 
 
 def run_with(grid: NearGrid, config: fedotp.Config, out: Path, **options: Any) -> RunDirectory:
-    return serve(grid, config, options.pop("settings", QUICK), out, **named(grid), **options)
+    return grid.serve(config, out, options.pop("settings", QUICK), **options)
 
 
 def trained(change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
@@ -122,8 +121,7 @@ def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(
     grid = NearGrid(sites, meddle=dict.fromkeys(sites, cut))
     with pytest.raises(PowerCutError):
         run_with(grid, config, tmp_path / "run")
-    again = NearGrid(sites)
-    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
+    run = NearGrid(sites).resume(tmp_path / "run")
     assert run.is_complete
     assert_same_server(run, whole)
     for site in ("site-0", "site-1", "site-2"):
@@ -157,7 +155,7 @@ def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path
 def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path: Path) -> None:
     fedotp.run(make_deployable(inputs), tmp_path / "run")
     with pytest.raises(FedotpError, match="was simulated"):
-        resume_serving(NearGrid({}), tmp_path / "run", QUICK)  # type: ignore[arg-type]
+        NearGrid({}).resume(tmp_path / "run", known=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +192,6 @@ def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: 
         return late(message, reply)
 
     grid = NearGrid(parts(tmp_path, 2), meddle={101: look})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 5}), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 5}), tmp_path / "run")
     assert answered(run) == [[0, 1], [0], [0], [0], [0, 1]]
     assert kept == [[1], [1, 2], [1, 3], [1, 4], [1, 5]]

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport, Settings
 from fedotp.federation.clients import KeptRows
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._policy import Policy
 from fedotp.flower.site._site import _Work
 from fedotp.flower.site._state import Ledger, PrivateFile
@@ -73,7 +72,7 @@ def stopped(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forged")
     grid = NearGrid(parts(folder, 2))
     with pytest.raises(_KilledError):
-        serve(grid, make_deployable(inputs), QUICK, folder / "run", observer=_Deadly(), **named(grid))
+        grid.serve(make_deployable(inputs), folder / "run", observer=_Deadly())
     return folder / "run"
 
 
@@ -104,5 +103,5 @@ def test_a_forged_manifest_is_refused_in_one_line(case: str, stopped: Path, tmp_
     RunDirectory(run).save_manifest(manifest)
     grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="is corrupt") as caught:
-        resume_serving(grid, run, QUICK, **named(grid))
+        grid.resume(run)
     assert "\n" not in str(caught.value)

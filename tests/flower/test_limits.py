@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Message
-from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
+from near_sites import NearGrid, answered, cut_in, make_deployable, parts
 
 from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._updates import furthest, median, most_images
 from fedotp.report.page._gather import gather
 from fedotp.runs.directory import RunDirectory
@@ -53,7 +52,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
     inputs: Path, tmp_path: Path, lines: Any
 ) -> None:
     grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run")
     expected = np.average(sent_in(grid, 1, grid.answered), axis=0, weights=[11, 11, 22])
     torch.testing.assert_close(
         Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
@@ -68,7 +67,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
     options = ServerSettings(round_timeout=0.5, max_images=10)
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), options, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run", options)
     assert run.summary["weights"] == dict.fromkeys(IMAGES, 10)
     assert run.summary["capped"] == {"site-0": 11, "site-1": 11, "site-2": ENDLESS}
 
@@ -97,7 +96,7 @@ def interrupted(inputs: Path, folder: Path) -> dict[int, dict[str, Any]]:
     sites = parts(folder, 3)
     grid = NearGrid(sites, meddle={100: cut_in(2)})
     with pytest.raises(KeyboardInterrupt):
-        serve(grid, make_deployable(inputs), QUICK, folder / "run", **named(grid))
+        grid.serve(make_deployable(inputs), folder / "run")
     return sites
 
 
@@ -107,7 +106,7 @@ def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed
 ) -> None:
     grid = NearGrid(interrupted(inputs, tmp_path), meddle={102: claiming(20)})
     options = ServerSettings(round_timeout=0.5, allow_new_counts=allowed)
-    run = resume_serving(grid, tmp_path / "run", options, **named(grid))
+    run = grid.resume(tmp_path / "run", options)
     weights = {**IMAGES, "site-2": 20 if allowed else 6}
     expected = np.average(sent_in(grid, 2, grid.answered), axis=0, weights=list(weights.values()))
     torch.testing.assert_close(
@@ -128,7 +127,7 @@ def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tm
         return reply
 
     grid.meddle[102] = restart
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["weights"] == IMAGES
     assert "site site-2 reports 1000000000 training images" in lines.text
@@ -137,7 +136,7 @@ def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tm
 def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_path: Path, lines: Any) -> None:
     far = claiming(IMAGES["site-2"], lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
     grid = NearGrid(parts(tmp_path, 3), meddle={102: far})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run")
     (start, *_), answers = sent_in(grid, 1, grid.sent), sent_in(grid, 1, grid.answered)
     moved = [answer - start for answer in answers]
     moved[2] *= 50 / np.linalg.norm(moved[2])

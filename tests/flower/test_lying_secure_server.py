@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Message
-from near_sites import NearGrid, make_deployable, named, with_keys
+from near_sites import NearGrid, make_deployable, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
@@ -25,7 +25,6 @@ from fedotp.flower._wire import to_record
 from fedotp.flower.secure import Advert, VoidSumError
 from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._registration import Member
-from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
 
 pytestmark = pytest.mark.usefixtures("hurry")
@@ -134,7 +133,7 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
     grid, _ = with_keys(tmp_path, 4, policy="secure_sums = true")
     grid.forge = to_others
     with pytest.raises(FedotpError, match="round 1: secure sum failed 2 times"):
-        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs), tmp_path / "run", SECURE)
     refusals = [line for line in lines.messages if line.startswith("request refused: ")]
     assert len([line for line in refusals if re.search(why, line)]) >= 2 * 3  # all others, in each sum
     assert len(answers(grid, TRAIN)) <= 2  # the target's at most: of one site, nothing can be opened
@@ -153,7 +152,7 @@ def test_a_site_counts_with_its_own_images_up_to_the_bound_that_all_sign(
     for settings in (replace(SECURE, max_images=most), replace(SECURE, max_images=most, secure=False)):
         grid, keys = with_keys(tmp_path / str(settings.secure), 4)
         out = tmp_path / str(settings.secure) / "run"
-        run = serve(grid, of_sites(inputs), settings, out, public_keys=keys, **named(grid))
+        run = grid.serve(of_sites(inputs), out, settings, public_keys=keys)
         averages.append(Checkpoint.read(run.checkpoint).server)
         assert weights(grid) == ([min(n, most or max(IMAGES)) for n in IMAGES] if settings.secure else [])
     torch.testing.assert_close(*averages, rtol=0, atol=1e-6)
@@ -170,7 +169,7 @@ def test_a_site_that_counts_with_more_than_was_agreed_on_is_left_out(
         return reply
 
     grid.meddle[103] = modest
-    run = serve(grid, of_sites(inputs), SECURE, tmp_path / "run", public_keys=keys, **named(grid))
+    run = grid.serve(of_sites(inputs), tmp_path / "run", SECURE, public_keys=keys)
     assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
     assert "site site-3: its weight must be from 1 to the agreed 3 images, got 7" in lines.text
 
@@ -229,7 +228,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     settings = replace(SECURE, min_sites=4)
     with pytest.raises(FedotpError, match=r"round 2: secure sum failed 2 times in a row: only [01] of 4 sites"):
-        serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs, 5, rounds=2), tmp_path / "run", settings)
     assert len(opened) == 2  # one in each round
     assert lines.text.count("request refused: this site has already opened another sum of round 2") == (
         3 if lie is another_site else 4
@@ -246,7 +245,7 @@ def test_a_threshold_just_below_two_thirds_is_refused(
     grid, _ = with_keys(tmp_path, 6, policy="secure_sums = true")
     settings = replace(SECURE, secure_threshold=2 / 3 - 1e-6)
     with pytest.raises(FedotpError, match="every site was refused"):
-        serve(grid, of_sites(inputs, 6), settings, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs, 6), tmp_path / "run", settings)
     assert lines.text.count("policy: --secure-threshold must be at least 0.6666666667, got 0.6666656667") >= 6
 
 
@@ -260,4 +259,4 @@ def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(
     monkeypatch.setattr(METHODS["fedotp"], "send", send)
     grid, _ = with_keys(tmp_path, 4)
     with pytest.raises(FedotpError, match="require a method whose server sends the same prompt to all sites"):
-        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs), tmp_path / "run", SECURE)

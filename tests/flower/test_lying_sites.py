@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, make_deployable, parts
 
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Member, Registration, Registry, State
-from fedotp.flower.server._serve import serve
 from fedotp.flower.server._updates import checked_update, reported_scores
 from fedotp.runs.directory import RunDirectory
 
@@ -64,7 +63,7 @@ def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     folder = tmp_path_factory.mktemp("honest")
     grid = NearGrid(parts(folder, 2, share="predictions"))
     config = make_deployable(inputs, federation={"rounds": 1})
-    serve(grid, config, QUICK, folder / "run", classes=("blue", "green", "red"), **named(grid))
+    grid.serve(config, folder / "run", classes=("blue", "green", "red"))
     answers = zip(grid.sent, grid.answered, strict=True)
     return {each.metadata.message_type: (each, reply) for each, reply in answers if each.metadata.dst_node_id == 101}
 
@@ -87,7 +86,7 @@ def test_a_run_goes_on_without_a_site_that_lies_at_hello(inputs: Path, tmp_path:
     lie = saying("config", **HELLOS["fewer than no images"])
     grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("query", lie)})
     config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
+    run = grid.serve(config, tmp_path / "run", classes=("blue", "green", "red"))
     assert [(record["sampled"], record["answered"]) for record in run.metrics("round")] == [([0], [0])]
 
 
@@ -97,7 +96,7 @@ def test_sites_that_name_no_classes_end_the_start_and_not_the_server(
 ) -> None:
     grid = NearGrid(parts(tmp_path, 1), meddle={100: answering("query", saying("config", classes=classes))})
     with pytest.raises(FedotpError, match=r"every site was refused|fewer than two classes"):
-        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs), tmp_path / "run")
 
 
 def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:
@@ -151,8 +150,8 @@ def test_a_run_averages_the_others_updates_and_keeps_the_fault(lie: str, inputs:
     lying, silent = NearGrid(parts(tmp_path / "lying", 3)), NearGrid(parts(tmp_path / "silent", 3))
     lying.meddle[101] = answering("train", UPDATES[lie][0])
     silent.meddle[101] = lambda message, reply: None if message.metadata.message_type == "train" else reply
-    run = serve(lying, config, QUICK, tmp_path / "run", **named(lying))
-    expected = serve(silent, config, QUICK, tmp_path / "expected", **named(silent))
+    run = lying.serve(config, tmp_path / "run")
+    expected = silent.serve(config, tmp_path / "expected")
     (record,) = run.metrics("round")
     assert record["answered"] == [0, 2]
     assert UPDATES[lie][1] in record["faults"]["site-1"]
@@ -214,5 +213,5 @@ def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Pat
     config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
     forged = NearGrid(parts(tmp_path / "forged", 2), meddle={101: forge})
     honest = NearGrid(parts(tmp_path / "honest", 2))
-    runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
+    runs = [grid.serve(config, tmp_path / name) for name, grid in (("a", forged), ("b", honest))]
     assert_same_server(runs[0], runs[1])

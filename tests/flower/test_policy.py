@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from near_sites import LyingServer, answered, make_deployable, named, with_keys
+from near_sites import LyingServer, answered, make_deployable, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
@@ -19,7 +19,6 @@ from fedotp.flower._wire import pack
 from fedotp.flower.keys import key_facts, make_keys
 from fedotp.flower.secure import Terms
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site import read_policy
 from fedotp.flower.site._policy import parse_policy
 
@@ -133,7 +132,7 @@ def test_a_federation_within_every_line_is_obeyed_and_shares_no_more(inputs: Pat
     for site in grid.nodes.values():
         site["policy"] = policy
     settings = ServerSettings(secure=True, secure_threshold=0.7)
-    run = serve(grid, config, settings, tmp_path / "run", public_keys=keys, **named(grid))
+    run = grid.serve(config, tmp_path / "run", settings, public_keys=keys)
     assert answered(run) == [[0, 1, 2, 3]] * 2
     assert not any(record.get("faults") for record in run.metrics("round"))
     shown = [reply.content.metric_records.get(wire.METRICS, {}) for reply in grid.answered]

@@ -11,7 +11,7 @@ import torch
 from flwr.app import Array, ArrayRecord, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from near_sites import NearGrid, answered, assert_same_server, cut_in, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, cut_in, make_deployable, parts
 from scipy import stats
 
 import fedotp
@@ -20,7 +20,6 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, epsilon, length
 from fedotp.privacy._clipping import clipped_sum
 from fedotp.privacy._mechanism import gaussian
@@ -34,7 +33,7 @@ def hiding_sites(inputs: Path, *, rounds: int = 2, noise: float = 2.0, clip: flo
 
 def run_private(config: Config, folder: Path, **options: Any) -> tuple[NearGrid, RunDirectory]:
     grid = NearGrid(parts(folder, 3), **options)
-    return grid, serve(grid, config, ServerSettings(round_timeout=0.5), folder / "run", **named(grid))
+    return grid, grid.serve(config, folder / "run", ServerSettings(round_timeout=0.5))
 
 
 def updates(grid: NearGrid) -> list[np.ndarray]:
@@ -108,7 +107,7 @@ def test_a_budget_that_one_round_exceeds_is_refused_before_anybody_waits(inputs:
     pytest.importorskip("dp_accounting")
     config = hiding_sites(inputs, privacy={"epsilon": 0.5})
     with pytest.raises(FedotpError, match=r"privacy\.epsilon = 0\.5: must be at least 2\.17, the cost of one round"):
-        serve(NearGrid({}), config, ServerSettings(), tmp_path / "run")  # type: ignore[arg-type]
+        NearGrid({}).serve(config, tmp_path / "run", known=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["coop", "promptfl-fedamp"])
@@ -192,10 +191,9 @@ def test_a_release_is_counted_before_it_leaves(inputs: Path, tmp_path: Path) -> 
 
     grid = NearGrid(sites, meddle={100: cut})
     with pytest.raises(PowerCutError):
-        serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+        grid.serve(hiding_sites(inputs), tmp_path / "run")
     assert not list(RunDirectory.open(tmp_path / "run").metrics("round"))[1:]
-    again = NearGrid(sites)
-    run = resume_serving(again, tmp_path / "run", ServerSettings(), **named(again))
+    run = NearGrid(sites).resume(tmp_path / "run")
     assert run.summary["privacy"]["releases"] == 3
     assert run.summary["privacy"]["epsilon"] == pytest.approx(epsilon(2.0, 3, 1e-5))
 
@@ -242,8 +240,8 @@ def test_a_private_run_goes_on_with_a_fourth_site(inputs: Path, tmp_path: Path) 
 
     grid = NearGrid(sites, meddle={100: cut_in(2)})
     with pytest.raises(KeyboardInterrupt):
-        serve(grid, hiding_sites(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+        grid.serve(hiding_sites(inputs), tmp_path / "run")
     more = NearGrid({**sites, 103: {**sites[102], "name": "site-3", "state": str(tmp_path / "site-3")}})
-    run = resume_serving(more, tmp_path / "run", ServerSettings(), **named(more))
+    run = more.resume(tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2, 3]]
     assert run.summary["privacy"]["sites"] == 4

@@ -43,7 +43,7 @@ def logs_of(folder: Path) -> list[Path]:
 def test_every_aggregation_is_repeated_bit_for_bit(kind: str, inputs: Path, tmp_path: Path) -> None:
     sections, settings = KINDS[kind]
     grid, keys = with_keys(tmp_path, 3)
-    run = serve(grid, make_deployable(inputs, **sections), settings, tmp_path / "run", **named(grid), public_keys=keys)
+    run = grid.serve(make_deployable(inputs, **sections), tmp_path / "run", settings, public_keys=keys)
     found = verify_run(run.path, logs_of(tmp_path))
     assert (found.wrong, found.notes) == ([], [])
     assert found.rounds == found.repeated == run.config.federation.rounds
@@ -60,7 +60,7 @@ def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid, keys = with_keys(folder, 3, share="predictions")
     given = make_deployable(inputs)
     with security_log(folder / "run.security.jsonl"):
-        serve(grid, given, ServerSettings(), folder / "run", **named(grid), public_keys=keys)
+        grid.serve(given, folder / "run", public_keys=keys)
     return folder
 
 
@@ -201,7 +201,7 @@ def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_fou
 
     grid.forge = forge
     settings = ServerSettings(round_timeout=0.5)
-    serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid), public_keys=keys)
+    grid.serve(make_deployable(inputs), tmp_path / "run", settings, public_keys=keys)
     rewrite(tmp_path / "run/transcript.jsonl", lambda content: content.pop("faults", None))
     found = verify_run(tmp_path / "run", logs_of(tmp_path)).wrong
     omitted = [each for each in found if "does not mention this update" in each]

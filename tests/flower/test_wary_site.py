@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from flwr.app import ConfigRecord, Message
 from flwr.supercore.logger import FLOWER_LOGGER, console_handler
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import PROTOCOL, Agreement, DisagreementError
 from fedotp.flower._log import start_logging
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site import _limits, _state
 from fedotp.flower.site._app import alone_in
 from fedotp.flower.site._limits import require_memory, require_room
@@ -72,7 +71,7 @@ def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path
     monkeypatch.setattr("fedotp.flower.site._state.write_atomically", full)
     monkeypatch.setattr("fedotp.classifier.Classifier.save", full)
     grid = NearGrid(parts(tmp_path, 2))
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     faults = next(run.metrics("round"))["faults"]
     assert set(faults) == {"site-0", "site-1"}
     assert "see the site's log" in faults["site-0"]
@@ -193,7 +192,7 @@ def order(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[NearG
     """The message by which a server had a site train, and the site."""
     folder = tmp_path_factory.mktemp("order")
     grid = NearGrid(parts(folder, 1))
-    serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, folder / "run", **named(grid))
+    grid.serve(make_deployable(inputs, federation={"rounds": 1}), folder / "run")
     return grid, next(message for message in grid.sent if message.metadata.message_type == "train")
 
 

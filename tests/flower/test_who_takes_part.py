@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 from flwr.app import Message
-from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
+from near_sites import NearGrid, answered, cut_in, make_deployable, parts
 from safetensors.torch import load_file
 
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Registry
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.leaving import check_certificate, forget
 from fedotp.runs.leaving._forget import digests_of
@@ -39,9 +38,8 @@ def test_a_site_that_nobody_named_may_come_late_and_the_run_be_resumed(
     config = make_deployable(inputs, method={"name": method}, federation={"rounds": 4})
     grid.meddle[101] = cut_in(4)
     with pytest.raises(KeyboardInterrupt):
-        serve(grid, config, QUICK, tmp_path / "run")
-    again = NearGrid(parts(tmp_path, 3))
-    run = resume_serving(again, tmp_path / "run", QUICK)  # type: ignore[arg-type]
+        grid.serve(config, tmp_path / "run", known=False)
+    run = NearGrid(parts(tmp_path, 3)).resume(tmp_path / "run", known=False)  # type: ignore[arg-type]
     assert RunDirectory(run.path).manifest["clients"] == ["site-0", "site-1", "site-2"]
     assert len(RunDirectory(run.path).manifest["domains"]) == 3
     took_part = answered(run)
@@ -69,7 +67,7 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
     sites = parts(tmp_path, 2)
     sites[101]["name"] = "site-0"
     grid = NearGrid(sites)
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", classes=("blue", "green", "red"))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", classes=("blue", "green", "red"), known=False)
     assert answered(run) == [[0], [0]]
     hellos = [message for message in grid.sent if message.metadata.message_type == "query"]
     assert len(hellos) <= 6, "they are not asked in turn for ever"
@@ -78,15 +76,14 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
 def test_sites_replay_without_one(inputs: Path, tmp_path: Path) -> None:
     """The one that left is still there and has its key; the others find what they kept of the old run and ignore it."""
     config = make_deployable(inputs, federation={"participation": 0.7, "rounds": 3})
-    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    whole = serve(grid, config, QUICK, tmp_path / "whole", **named(grid))
+    whole = NearGrid(parts(tmp_path, 3, share="predictions")).serve(config, tmp_path / "whole")
 
     prepared, certificate = forget(whole.path, ["site-1"], tmp_path / "left")
     assert certificate is None
     assert not prepared.is_complete
     assert prepared.resume_command.startswith("fedotp server --resume")
     again = NearGrid(parts(tmp_path, 3, share="predictions"))
-    left = resume_serving(again, prepared.path, QUICK, **named(again))  # type: ignore[arg-type]
+    left = again.resume(prepared.path)  # type: ignore[arg-type]
     assert {message.metadata.dst_node_id for message in again.sent} == {100, 102}
     assert not any("site-1" in str(message.content) for message in again.sent)
     assert not any("site-1" in path.read_text(errors="replace") for path in tmp_path.glob("left/*.jsonl"))
@@ -98,7 +95,7 @@ def test_sites_replay_without_one(inputs: Path, tmp_path: Path) -> None:
 
     fresh = NearGrid(parts(tmp_path / "elsewhere", 3, share="predictions"))
     never_had = config.override(["federation.without=site-1"])
-    never = serve(fresh, never_had, QUICK, tmp_path / "never", **named(fresh))
+    never = fresh.serve(never_had, tmp_path / "never")
     assert digests_of(RunDirectory(left.path)) == digests_of(never)
     assert not check_certificate(left.path, never.path)[1]
     assert digests_of(whole)["state"] != digests_of(never)["state"]
@@ -116,7 +113,7 @@ def test_without_keys_a_site_that_has_no_part_is_turned_away(
 ) -> None:
     monkeypatch.setattr("fedotp.flower.server._registration._SETTLED", 0.1)
     config = make_deployable(inputs, federation={"rounds": 1, "without": ["site-1"]})
-    run = serve(NearGrid(parts(tmp_path, 3)), config, QUICK, tmp_path / "run")
+    run = NearGrid(parts(tmp_path, 3)).serve(config, tmp_path / "run", known=False)
     assert run.manifest["clients"] == ["site-0", "site-2"]
 
 
@@ -124,4 +121,4 @@ def test_a_name_that_has_no_key_is_refused(inputs: Path, tmp_path: Path) -> None
     grid = NearGrid(parts(tmp_path, 3))
     config = make_deployable(inputs, federation={"without": ["site-7"]})
     with pytest.raises(FedotpError, match=r'federation.without = \["site-7"\]'):
-        serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+        grid.serve(config, tmp_path / "run")
