@@ -35,6 +35,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
+@pytest.fixture
+def grid(tmp_path: Path) -> NearGrid:
+    """Three sites."""
+    return NearGrid(parts(tmp_path, 3))
+
+
 @pytest.fixture(scope="session")
 def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Two rounds of three honest sites."""

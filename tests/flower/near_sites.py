@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
@@ -74,6 +76,11 @@ class NearGrid:
     ) -> RunDirectory:
         return resume_serving(self, path, settings, nodes=self.names if known else None, **options)  # type: ignore[arg-type]
 
+    def exchanged(self, kind: str, *rounds: int) -> list[tuple[Message, Message]]:
+        """Messages of one kind (in these rounds) and the sites' answers to them."""
+        pairs = [each for each in zip(self.sent, self.answered, strict=True) if each[0].metadata.message_type == kind]
+        return [each for each in pairs if not rounds or each[0].metadata.group_id in map(str, rounds)]
+
     @property
     def names(self) -> dict[int, str]:
         return {node: str(config["name"]) for node, config in self.nodes.items()}
@@ -136,6 +143,19 @@ class LyingServer:
         return str(found.config_records.get(wire.CONFIG, ConfigRecord()).get(wire.REFUSED, ""))
 
 
+def interrupted(config: Config, folder: Path, settings: ServerSettings = QUICK) -> NearGrid:
+    """Three sites whose run is stopped in its second round."""
+    grid = NearGrid(parts(folder, 3), meddle={100: cut_in(2)})
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(config, folder / "run", settings)
+    return grid
+
+
+def prompt_in(message: Message) -> np.ndarray:
+    """The shared prompt in a message or an update."""
+    return np.array(message.content.array_records["arrays"]["shared"].numpy(), np.float64)
+
+
 def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
     """Node configurations of sites that each take one client's part of the configuration's data set."""
     return {100 + i: {"part": i, "name": f"site-{i}", "state": str(folder / f"site-{i}"), **options} for i in range(n)}
@@ -159,15 +179,40 @@ def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
     return make_config(inputs, federation=federation, evaluation=evaluation, partition=partition, **sections)
 
 
+def when(kind: str, meddle: Meddle, *rounds: int) -> Meddle:
+    """Meddle only with answers to messages of one kind (in these rounds)."""
+
+    def meddle_then(message: Message, reply: Message) -> Message | None:
+        is_meant = message.metadata.message_type == kind and (
+            not rounds or message.metadata.group_id in map(str, rounds)
+        )
+        return meddle(message, reply) if is_meant else reply
+
+    return meddle_then
+
+
+def changed(kind: str, change: Callable[[RecordDict], object]) -> Meddle:
+    """Change what a site answers to messages of one kind."""
+
+    def changing(_message: Message, reply: Message) -> Message:
+        change(reply.content)
+        return reply
+
+    return when(kind, changing)
+
+
+def silent(*rounds: int) -> Meddle:
+    """A site that sends no update (in these rounds)."""
+    return when("train", lambda message, reply: None, *rounds)
+
+
 def cut_in(round_: int) -> Meddle:
     """Stop the server when a site answers in this round."""
 
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_):
-            raise KeyboardInterrupt
-        return reply
+    def cut(_message: Message, _reply: Message) -> Message:
+        raise KeyboardInterrupt
 
-    return cut
+    return when("train", cut, round_)
 
 
 def named(grid: NearGrid) -> dict[str, Any]:

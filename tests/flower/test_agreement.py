@@ -1,29 +1,25 @@
 """Server and sites agree, or say what they do not agree on."""
 
 import socket
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message
+from flwr.app import Message
 from huggingface_hub import constants
-from near_sites import NearGrid, make_deployable, parts
+from near_sites import QUICK, NearGrid, make_deployable, parts
 
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.federation import Metric
-from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._app import stay_offline
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import evaluate_run, restore
 from runs.toy_run import COLOURS
-
-SETTINGS = ServerSettings(round_timeout=0.5, start_timeout=5)
 
 
 def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[str, Any]:
@@ -36,8 +32,7 @@ def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[
 def test_a_site_with_another_class_is_refused_and_told_which(inputs: Path, tmp_path: Path, lines: Any) -> None:
     pink = {**COLOURS, "pink": (250, 150, 200)}
     grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "good"), 2: own(tmp_path, inputs, pink, "odd")})
-    config = make_deployable(inputs)
-    run = grid.serve(config, tmp_path / "run", classes=tuple(COLOURS))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", classes=tuple(COLOURS))
     assert "site odd was refused: site odd has the class 'pink'" in lines.text
     assert [client["name"] for client in run.summary["clients"]] == ["good"]
 
@@ -58,23 +53,9 @@ def test_a_site_with_another_backbone_is_refused(inputs: Path, tmp_path: Path, l
     assert "site site-1 was refused: site site-1 has backbone" in lines.text
 
 
-def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 2))
-    grid.serve(make_deployable(inputs), tmp_path / "run")
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    values = order.content.array_records["arrays"]["shared"].numpy()[:, :1]
-    order.content["arrays"] = ArrayRecord({"shared": Array(values)})
-    again = Message(order.content, dst_node_id=100, message_type="train", group_id="x")
-    (reply,) = grid.pull_messages(grid.push_messages([again]))
-    assert "the server sent an invalid prompt: shared must be float32 of shape" in str(
-        reply.content.config_records["config"]["refused"]
-    )
-
-
 def test_a_site_is_who_its_key_says_and_without_one_is_not_asked(inputs: Path, tmp_path: Path, lines: Any) -> None:
     grid = NearGrid(parts(tmp_path, 3))
-    keys: Any = {"nodes": {100: "site-0", 101: "site-9"}}
-    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
+    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", nodes={100: "site-0", 101: "site-9"})  # type: ignore[arg-type]
     assert "site site-1 uses the key of site site-9" in lines.text
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
 
@@ -84,20 +65,6 @@ def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
     settings = ServerSettings(min_sites=3, start_timeout=0.2)
     with pytest.raises(FedotpError, match="only 2 of 3 sites connected"):
         grid.serve(make_deployable(inputs), tmp_path / "run", settings)
-
-
-@pytest.mark.parametrize("run", ["../../etc", "", "a" * 31, "A" * 32, "0" * 33])
-def test_a_run_whose_name_is_a_path_is_refused(run: str, inputs: Path) -> None:
-    record = ConfigRecord()
-    replace(Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d"), run=run).put(record)
-    with pytest.raises(FedotpError, match="invalid run name"):
-        Agreement.of(record)
-
-
-@pytest.mark.parametrize("text", ["nonsense", "[" * 200_000])
-def test_a_message_of_something_else_is_refused(text: str) -> None:
-    with pytest.raises(DisagreementError, match="contains no agreement"):
-        Agreement.of(ConfigRecord({"agreement": text}))
 
 
 def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path, lines: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, parts
+from near_sites import NearGrid, answered, assert_same_server, changed, make_deployable, parts, when
 from real_processes import processes
 
 from fedotp.errors import FedotpError
@@ -51,18 +51,17 @@ LOST = {
 def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_back(
     what: str, undisturbed: RunDirectory, tmp_path: Path
 ) -> None:
-    config = undisturbed.config
     grid = NearGrid(parts(tmp_path / "lost", 3))
     lost: list[str] = []
 
     def lose(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type != "train" or message.metadata.group_id in lost:
+        if message.metadata.group_id in lost:
             return reply
         lost.append(message.metadata.group_id)
         return unavailable(message, LOST[what])
 
-    grid.meddle = {101: lose, 102: lose}
-    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
+    grid.meddle = dict.fromkeys((101, 102), when("train", lose))
+    run = grid.serve(undisturbed.config, tmp_path / "run", PATIENT)
     assert lost == ["1", "2"]
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["faults"] == {}
@@ -74,27 +73,16 @@ def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refuse
     greeted: list[int] = []
 
     def lose(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type != "query":
-            return reply
         greeted.append(message.metadata.dst_node_id)
         return unavailable(message, ErrorCode.NODE_UNAVAILABLE) if greeted.count(greeted[-1]) < 3 else reply
 
-    grid.meddle = dict.fromkeys(grid.nodes, lose)
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
+    grid.meddle = dict.fromkeys(grid.nodes, when("query", lose))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run", PATIENT)
     assert answered(run) == [[0, 1, 2]]
 
 
-def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-
-    def leave(message: Message, reply: Message) -> Message:
-        if message.metadata.group_id == "1" and message.metadata.message_type == "train":
-            grid.offline.add(102)
-        return reply
-
-    looks = 0
-    real = grid.get_nodes
+def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path, grid: NearGrid) -> None:
+    looks, real = 0, grid.get_nodes
 
     def look() -> list[SimpleNamespace]:
         nonlocal looks
@@ -104,26 +92,16 @@ def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_p
             grid.came[102] = "second"
         return real()
 
-    grid.meddle[100] = leave
+    grid.meddle[100] = changed("train", lambda _: looks or grid.offline.add(102))
     grid.get_nodes = look  # type: ignore[method-assign]
-    run = grid.serve(make_deployable(inputs), tmp_path / "run", PATIENT)  # type: ignore[arg-type]
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", PATIENT)
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("in_a_round", [False, True])
 def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
-    in_a_round: bool, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any
+    in_a_round: bool, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any, grid: NearGrid
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-
-    def leave(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.offline.add(102)
-        return reply
-
-    def lose(message: Message, reply: Message) -> Message:
-        return unavailable(message, LOST["the site"]) if message.metadata.message_type == "train" else reply
-
     waits: list[float] = []  # a second each, and none of it passes
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
@@ -131,11 +109,10 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     for module in (_requests, _registration, _transport):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_requests, "_PAUSE", 1.0)
-    grid.meddle[100] = leave
+    grid.meddle[100] = changed("train", lambda _: grid.offline.add(102))
     if in_a_round:
-        grid.meddle[102] = lose
-    config = make_deployable(inputs, federation={"rounds": 6})
-    run = grid.serve(config, tmp_path / "run", PATIENT)  # type: ignore[arg-type]
+        grid.meddle[102] = when("train", lambda message, _: unavailable(message, LOST["the site"]))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 6}), tmp_path / "run", PATIENT)
     first = [0, 1] if in_a_round else [0, 1, 2]
     assert answered(run) == [first, *[[0, 1]] * 5]
     assert sum(waits) < 1.5 * PATIENT.patience
@@ -145,18 +122,11 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
 
 def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
-    asked = 0
-
-    def deaf(message: Message, reply: Message) -> Message | None:
-        nonlocal asked
-        asked += message.metadata.message_type == "train"
-        return None if asked <= 4 and message.metadata.message_type == "train" else reply
-
-    grid.meddle = {100: deaf, 101: deaf}
-    settings = ServerSettings(round_timeout=0.2)
-    run = grid.serve(make_deployable(inputs), tmp_path / "run", settings)  # type: ignore[arg-type]
+    deaf = when("train", lambda _, reply: reply if len(grid.exchanged("train")) > 4 else None)
+    grid.meddle = dict.fromkeys(grid.nodes, deaf)
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", ServerSettings(round_timeout=0.2))
     assert [(record["round"], record["answered"]) for record in run.metrics("round")] == [(1, [0, 1]), (2, [0, 1])]
-    assert asked == 8, "two rounds' worth of silence, and two rounds"
+    assert len(grid.exchanged("train")) == 8, "two rounds' worth of silence, and two rounds"
 
 
 def _start(tmp_path: Path, **options: Any) -> None:
@@ -223,7 +193,7 @@ def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path
         patch.setattr(Deployed, "__init__", remember)
         with pytest.raises(KeyboardInterrupt):
             grid.serve(make_deployable(inputs), tmp_path / "run", observer=Impatient())
-    run = NearGrid(parts(tmp_path, 2)).resume(tmp_path / "run")  # type: ignore[arg-type]
+    run = NearGrid(parts(tmp_path, 2)).resume(tmp_path / "run")
     assert [record["round"] for record in run.metrics("round")] == [1, 2]
 
 

@@ -42,6 +42,7 @@ def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path)
     manifest["data"]["classes"] = ["a|b"]
     run.save_manifest(manifest)
     epsilon = run.summary["privacy"]["epsilon"]
+    assert run.summary["secure"]["sums"] == 2
     kept = [
         f"epsilon {epsilon:.3g} at delta 0.001",
         "which sees only the sum",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from near_sites import NearGrid, make_deployable, parts
+from near_sites import NearGrid, make_deployable
 from prometheus_client.parser import text_string_to_metric_families
 from real_processes import make_study, processes
 from status_made import EVIL, SERVER, SITES, a_server, orders_of_site, run_of_server, shown
@@ -134,8 +134,7 @@ def test_addresses(tmp_path: Path) -> None:
             pass
 
 
-def test_what_a_run_records_is_what_is_shown(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
+def test_what_a_run_records_is_what_is_shown(inputs: Path, tmp_path: Path, grid: NearGrid) -> None:
     status = Status("server", (), {})
     with handling(status.on_event):
         run = grid.serve(make_deployable(inputs), tmp_path / "run")
