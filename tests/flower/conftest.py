@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from flwr.server.superlink.linkstate import in_memory_linkstate
+from flwr.supercore.corestate import in_memory_corestate
 from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.flower.link import _transport
@@ -28,6 +30,13 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not pause before a secure sum that was void is made again, and give up soon."""
     monkeypatch.setattr(_secure_rounds, "_FIRST_PAUSE", 0.0)
     monkeypatch.setattr(_secure_rounds, "_MOST_VOID", 2)
+
+
+@pytest.fixture
+def flowers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put Flower's clock back at the end."""
+    for module in (in_memory_linkstate, in_memory_corestate):
+        monkeypatch.setattr(module, "now", module.now)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from near_sites import NearGrid, assert_same_server, cut_in, make_deployable, pa
 
 import fedotp
 from coloured_squares import draw_squares
+from fedotp.config import Config
 from fedotp.data import load_dataset
 from fedotp.methods import METHODS
 from fedotp.runs.directory import RunDirectory
@@ -30,12 +31,17 @@ def test_sites_end_with_the_simulators_prompts(
     name, *options = method.split(":")
     config = make_deployable(inputs, method={"name": name}, server={"name": step, "lr": 0.1})
     config = config.override([f"prompt.kgcoop={kgcoop}", *options])
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    deployed = NearGrid(parts(tmp_path, 3, share="predictions")).serve(config, tmp_path / "deployed")
+    simulated, deployed = both(config, tmp_path)
     assert_same_server(deployed, simulated, atol=1e-6)
     assert deployed.summary["communication"] == simulated.summary["communication"]
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert deployed.summary["final"]["loss"] == pytest.approx(simulated.summary["final"]["loss"], abs=1e-5)
+
+
+def both(config: Config, folder: Path) -> tuple[RunDirectory, RunDirectory]:
+    """The simulated run, and the one with real sites."""
+    grid = NearGrid(parts(folder, 3, share="predictions"))
+    return fedotp.run(config, folder / "simulated"), grid.serve(config, folder / "deployed")
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -51,8 +57,7 @@ RULES: dict[str, dict[str, Any]] = {
 def test_robust_rules_give_the_simulators_prompts(rule: str, inputs: Path, tmp_path: Path) -> None:
     server = {"rule": rule, "name": "momentum", "lr": 0.5, **RULES[rule]}
     config = make_deployable(inputs, server=server, federation={"rounds": 1})
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    deployed = NearGrid(parts(tmp_path, 3)).serve(config, tmp_path / "deployed")
+    simulated, deployed = both(config, tmp_path)
     assert_same_server(deployed, simulated, atol=1e-6)
     averaged = [[record.get("averaged") for record in run.metrics("round")] for run in (deployed, simulated)]
     assert averaged[0] == averaged[1]
@@ -61,8 +66,7 @@ def test_robust_rules_give_the_simulators_prompts(rule: str, inputs: Path, tmp_p
 
 def test_zero_shot_is_evaluated_without_a_round(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, method={"name": "zeroshot"})
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    deployed = NearGrid(parts(tmp_path, 3)).serve(config, tmp_path / "deployed")
+    simulated, deployed = both(config, tmp_path)
     assert deployed.summary["rounds"] == 0
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
 
