@@ -59,9 +59,10 @@ def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDi
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What fedotp logs."""
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
+    """What fedotp logs, each line once."""
     logger = logging.getLogger("fedotp")
+    monkeypatch.setattr(logger, "propagate", False)
     logger.addHandler(caplog.handler)
     logger.setLevel(logging.INFO)
     yield caplog

@@ -90,10 +90,7 @@ class NearGrid:
         self.forge(message)
         self.sent.append(message)
         message.metadata.__dict__["_message_id"] = number
-        context = Context(
-            run_id=1, node_id=node, node_config=self.nodes[node], state=RecordDict(), run_config={}, series_id=1
-        )
-        reply: Message | None = app(message, context)
+        reply: Message | None = _answer(message, node, self.nodes[node])
         assert reply is not None
         reply.metadata.__dict__["_src_node_id"] = node
         self.answered.append(deepcopy(reply))  # the server may change what it has got
@@ -102,6 +99,12 @@ class NearGrid:
         if reply is not None:
             self._replies[number] = reply
         return number
+
+
+def _answer(message: Message, node: int, site: dict[str, Any]) -> Message:
+    return app(
+        message, Context(run_id=1, node_id=node, node_config=site, state=RecordDict(), run_config={}, series_id=1)
+    )
 
 
 @dataclass
@@ -134,8 +137,7 @@ class LyingServer:
         content = RecordDict({wire.CONFIG: record, wire.ARRAYS: to_record(self.prompt)})
         message = Message(content, dst_node_id=1, message_type=kind)
         message.metadata.__dict__["_message_id"] = "1"
-        context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
-        return app(message, context).content
+        return _answer(message, 1, self.site).content
 
     def refusal(self, kind: str, *changes: str, **told: Any) -> str:
         """Why the site refuses; "" if it obeys."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from near_sites import NearGrid, make_deployable, parts
@@ -30,13 +29,6 @@ def _work(path: Path) -> _Work:
 def _stored(path: Path, **params: torch.Tensor) -> Path:
     PrivateFile(path).keep(1, params)
     return path
-
-
-def test_the_private_prompt_of_the_accepted_round_is_recalled(tmp_path: Path) -> None:
-    work = _work(_stored(tmp_path / "private.safetensors", private=torch.ones(2, 3)))
-    work.recall(1)
-    kept = work.clients.kept.read(np.array([0]), torch.device("cpu"))
-    assert kept["private"].tolist() == [[[1.0] * 3] * 2]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Message
-from near_sites import NearGrid, make_deployable, with_keys
+from near_sites import NearGrid, make_deployable, prompt_in, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
@@ -55,46 +55,39 @@ def weights(grid: NearGrid) -> list[int]:
 # One sum -----------------------------------------------------------------------------------------------------------
 
 
+Forge = Callable[[Message], None]
+
+
+def forging(key: str, **changes: Any) -> Forge:
+    """Another "agreement" or "session"."""
+
+    def forge(message: Message) -> None:
+        facts(message)[key] = json.dumps({**json.loads(facts(message)[key]), **changes}, sort_keys=True)
+
+    return forge
+
+
 def standing_still(message: Message) -> None:
     """Another configuration in the agreement: a site adds the prompt that it received."""
-    agreement = json.loads(facts(message)["agreement"])
-    agreement["config"]["optimizer"] |= {"lr": 1e-12, "weight_decay": 0.0}
-    facts(message)["agreement"] = json.dumps(agreement, sort_keys=True)
-
-
-def plain(message: Message) -> None:
-    agreement = json.loads(facts(message)["agreement"])
-    facts(message)["agreement"] = json.dumps({**agreement, "secure": None}, sort_keys=True)
-
-
-def zeroed(message: Message) -> None:
-    """Another prompt."""
-    arrays = message.content.array_records["arrays"]
-    zeros = {name: torch.zeros_like(torch.tensor(array.numpy())) for name, array in arrays.items()}
-    message.content.array_records["arrays"] = to_record(zeros)
-
-
-def saying(key: str, value: object) -> Callable[[Message], None]:
-    def forge(message: Message) -> None:
-        facts(message)[key] = value
-
-    return forge
-
-
-def meeting(**changes: Any) -> Callable[[Message], None]:
-    """Another session."""
-
-    def forge(message: Message) -> None:
-        session = json.loads(facts(message)["session"])
-        facts(message)["session"] = json.dumps({**session, **changes}, sort_keys=True)
-
-    return forge
+    config = json.loads(facts(message)["agreement"])["config"]
+    config["optimizer"] |= {"lr": 1e-12, "weight_decay": 0.0}
+    forging("agreement", config=config)(message)
 
 
 def consistent(message: Message) -> None:
     """Another configuration, and a session that says so."""
     standing_still(message)
-    meeting(agreement=Agreement.of(facts(message)).digest)(message)
+    forging("session", agreement=Agreement.of(facts(message)).digest)(message)
+
+
+def zeroed(message: Message) -> None:
+    """Another prompt."""
+    zeros = torch.zeros(prompt_in(message).shape)
+    message.content.array_records["arrays"] = to_record({"shared": zeros})
+
+
+def saying(key: str, value: object) -> Forge:
+    return lambda message: facts(message).update({key: value})
 
 
 def outweighed(message: Message) -> None:
@@ -104,16 +97,19 @@ def outweighed(message: Message) -> None:
     facts(message)["parts"] = contents
 
 
-Lie = tuple[str, Callable[[Message], None], str]
-LIES: dict[str, Lie] = {
+LIES: dict[str, tuple[str, Forge, str]] = {
     "another agreement in the order": (TRAIN, standing_still, "a secure sum that does not match the agreement"),
     "another agreement that is signed": ("", consistent, "invalid signature"),
-    "a plain order": (TRAIN, plain, "policy: secure sums are required"),
+    "a plain order": (TRAIN, forging("agreement", secure=None), "policy: secure sums are required"),
     "another prompt in the order": (TRAIN, zeroed, "prompt is not the one that the sites of the secure sum"),
-    "another prompt that is signed": ("", meeting(prompt="0" * 64), "invalid signature"),
+    "another prompt that is signed": ("", forging("session", prompt="0" * 64), "invalid signature"),
     "another round in the order": (TRAIN, saying("server-round", 9), r"signed .* = \(\d, 1, 0\), got \(\d, 9, 0\)"),
     "a start that is yet to come": (KEYS, saying("accepted", 1), "must be below the current round 1, got 1"),
-    "another bound on weights": ("", meeting(most_images=1), "site site-2: must be from 1 to 1 images, got 5"),
+    "another bound on weights": (
+        "",
+        forging("session", most_images=1),
+        "site site-2: must be from 1 to 1 images, got 5",
+    ),
     "another weight of a site": (SHARES, outweighed, "does not contain this site's own keys|invalid signature"),
     "no session in the order": (TRAIN, saying("session", ""), "contains no valid secure sum"),
 }

@@ -68,14 +68,6 @@ def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any)
     assert len(refusal) < 500
 
 
-def test_a_run_goes_on_without_a_site_that_lies_at_hello(inputs: Path, tmp_path: Path) -> None:
-    lie = saying("config", **HELLOS["fewer than no images"])
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: changed("query", lie)})
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = grid.serve(config, tmp_path / "run", classes=("blue", "green", "red"))
-    assert [(record["sampled"], record["answered"]) for record in run.metrics("round")] == [([0], [0])]
-
-
 @pytest.mark.parametrize("classes", [[], ["red"], ["red", "red", "blue"], ["red\nINFO", "blue"]])
 def test_sites_that_name_no_classes_end_the_start_and_not_the_server(
     classes: list[str], inputs: Path, tmp_path: Path
