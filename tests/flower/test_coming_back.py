@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,6 @@ from fedotp.flower.server import ServerSettings, _registration, _requests
 from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._serve import run_server
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.watch import Observer
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 
@@ -129,22 +127,16 @@ def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Pat
     assert len(grid.exchanged("train")) == 8, "two rounds' worth of silence, and two rounds"
 
 
-def _start(tmp_path: Path, **options: Any) -> None:
+@pytest.mark.parametrize(
+    ("out", "min_sites", "why"), [("run", 9, "--min-sites 9: only 2 sites have keys"), ("file/run", 0, "cannot write")]
+)
+def test_what_cannot_succeed_is_refused_before_sites_gather(out: str, min_sites: int, why: str, tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
-    given: dict[str, Any] = {"source": "demo", "changes": [], "classes": ("a", "b"), "out": None, "resume": None}
-    settings = options.pop("settings", ServerSettings())
-    run_server(settings, "127.0.0.1", free_port(), tmp_path / "keys/server", **(given | options))
-
-
-def test_more_sites_than_there_are_keys_are_not_waited_for(tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="--min-sites 9: only 2 sites have keys"):
-        _start(tmp_path, settings=ServerSettings(min_sites=9), out=tmp_path / "run")
-
-
-def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FedotpError, match="cannot write"):
-        _start(tmp_path, out=tmp_path / "file" / "run")
+    given: dict[str, Any] = {"source": "demo", "changes": [], "classes": ("a", "b"), "resume": None}
+    settings = ServerSettings(min_sites=min_sites)
+    with pytest.raises(FedotpError, match=why):
+        run_server(settings, "127.0.0.1", free_port(), tmp_path / "keys/server", out=tmp_path / out, **given)
 
 
 @pytest.mark.processes
@@ -171,28 +163,17 @@ def _read(path: Path) -> str:
 # A server that is stopped ---------------------------------------------------------------------------------------------
 
 
-QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
-
-
 def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
 
-    class Impatient(Observer):
-        def on_round(self, report: object) -> None:
-            grid.offline |= set(grid.nodes)
-            stop_waiting[0]()
-
-    stop_waiting: list[Callable[[], None]] = []
-    made = Deployed.__init__
-
-    def remember(self: Deployed, *values: Any, **options: Any) -> None:
-        made(self, *values, **options)
-        stop_waiting.append(self.on_interrupt)
+    def leave(federation: Deployed, _report: object) -> None:
+        grid.offline |= set(grid.nodes)
+        federation.on_interrupt()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Deployed, "__init__", remember)
+        patch.setattr(Deployed, "on_round", leave)
         with pytest.raises(KeyboardInterrupt):
-            grid.serve(make_deployable(inputs), tmp_path / "run", observer=Impatient())
+            grid.serve(make_deployable(inputs), tmp_path / "run")
     run = NearGrid(parts(tmp_path, 2)).resume(tmp_path / "run")
     assert [record["round"] for record in run.metrics("round")] == [1, 2]
 

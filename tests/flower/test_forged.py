@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from near_sites import NearGrid, make_deployable, parts
+from near_sites import NearGrid, interrupted, make_deployable, parts
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundReport, Settings
+from fedotp.federation import Settings
 from fedotp.federation.clients import KeptRows
-from fedotp.flower.server import ServerSettings
 from fedotp.flower.site._policy import Policy
 from fedotp.flower.site._site import _Work
 from fedotp.flower.site._state import Ledger, PrivateFile
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.watch import Observer
 
 
 def _work(path: Path) -> _Work:
@@ -47,24 +45,10 @@ def test_a_private_prompt_of_another_shape_is_refused(params: dict[str, torch.Te
         _work(path).recall(1)
 
 
-QUICK = ServerSettings(round_timeout=5)
-
-
-class _KilledError(Exception):
-    """The server is killed."""
-
-
-class _Deadly(Observer):
-    def on_round(self, report: RoundReport) -> None:
-        raise _KilledError
-
-
 @pytest.fixture(scope="module")
 def stopped(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forged")
-    grid = NearGrid(parts(folder, 2))
-    with pytest.raises(_KilledError):
-        grid.serve(make_deployable(inputs), folder / "run", observer=_Deadly())
+    interrupted(make_deployable(inputs), folder)
     return folder / "run"
 
 
@@ -93,7 +77,6 @@ def test_a_forged_manifest_is_refused_in_one_line(case: str, stopped: Path, tmp_
     manifest = RunDirectory(run).manifest
     FORGERIES[case](manifest)
     RunDirectory(run).save_manifest(manifest)
-    grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="is corrupt") as caught:
-        grid.resume(run)
+        NearGrid(parts(tmp_path, 3)).resume(run)
     assert "\n" not in str(caught.value)

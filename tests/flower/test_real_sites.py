@@ -9,7 +9,7 @@ import pytest
 import torch
 from holdings import folder_bytes, n_found, process_bytes, sent_in
 from near_sites import NearGrid, assert_same_server, make_deployable, parts
-from real_processes import make_study, processes, rounds_done
+from real_processes import make_study, processes, rounds_done, training
 from recorder import recording
 
 import fedotp
@@ -96,19 +96,10 @@ def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tm
 # Killed processes and a poisoned update ------------------------------------------------------------------------------
 
 
-LIAR = """
-import torch
-from fedotp.flower.site._site import Site
-honest = Site.train
-def poisoned(self, *order):
-    done = honest(self, *order)
-    for value in done.update.values():
-        value.fill_(torch.nan)
-    return done
-Site.train = poisoned
-from fedotp.cli import main
-main()
-"""
+LIAR = training(
+    "done = honest(self, agreement, number, round_, *rest)",
+    "for value in done.update.values(): value.fill_(float('nan'))",
+)
 
 
 @pytest.mark.processes
@@ -160,18 +151,11 @@ def _missing(record: dict, name: str) -> bool:
 
 
 FOUR = ("north", "east", "west", "south")
-DYING = """
-import os, signal
-from fedotp.flower.site._site import Site
-honest = Site.train
-def dying(self, agreement, number, round_, *rest):
-    if round_ == 2:  # it has dealt out its shares
-        os.kill(os.getpid(), signal.SIGKILL)
-    return honest(self, agreement, number, round_, *rest)
-Site.train = dying
-from fedotp.cli import main
-main()
-"""
+DYING = training(
+    "import os, signal",
+    "if round_ == 2: os.kill(os.getpid(), signal.SIGKILL)  # it has dealt out its shares",
+    "done = honest(self, agreement, number, round_, *rest)",
+)
 LYING = """
 from dataclasses import replace
 from fedotp.flower.server import _secure_rounds

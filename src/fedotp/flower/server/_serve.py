@@ -34,7 +34,6 @@ from fedotp.flower.server._supported import require_servable, require_summable
 from fedotp.flower.status import Status, StatusAddress, serve_status
 from fedotp.runs.directory import RunDirectory, free_name
 from fedotp.runs.one import Loop, load_backbone, made_with, make_task, template_of
-from fedotp.runs.watch import Observer, Observers
 
 log = logging.getLogger("fedotp.server")
 
@@ -48,7 +47,6 @@ def serve(
     classes: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
     public_keys: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
     """Run the federation that `config` describes with the sites that connect, in the new directory `out`.
@@ -70,7 +68,7 @@ def serve(
     federation = _federation(config, directory, registration, public_keys, interrupt)
     directory.create(config, _manifest(config, registration), None)
     with directory.locked():
-        _go(config, directory, federation, Progress(), observer)
+        Loop(config, directory, federation, Progress(), federation).go()
     return directory
 
 
@@ -81,7 +79,6 @@ def resume_serving(
     *,
     nodes: dict[int, str] | None = None,
     public_keys: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
     interrupt: Interrupt | None = None,
 ) -> RunDirectory:
     """Resume the run of real sites in `path` from its last checkpoint; see `serve`."""
@@ -116,7 +113,7 @@ def resume_serving(
         if directory.checkpoint.is_file():
             Checkpoint.read(directory.checkpoint).restore(federation)
         log.info("resuming after round %d", federation.round)
-        _go(config, directory, federation, progress, observer)
+        Loop(config, directory, federation, progress, federation).go()
     return directory
 
 
@@ -136,13 +133,6 @@ def _federation(
     clip = load_backbone(config.backbone.source, config.compute.device)
     task = make_task(config, clip, agreement.classes, agreement.template)
     return Deployed(config, task, registration, directory, KeyIdentity(None, public_keys), **counts)
-
-
-def _go(
-    config: Config, directory: RunDirectory, federation: Deployed, progress: Progress, observer: Observer | None
-) -> None:
-    observers = Observers(federation) if observer is None else Observers(observer, federation)
-    Loop(config, directory, federation, progress, observers).go()
 
 
 def _require_complete(manifest: dict[str, Any]) -> None:
