@@ -27,7 +27,6 @@ _ASK_AGAIN = 120.0  # seconds before a request is repeated; a site repeats its a
 _SETTLED = 3.0  # seconds without a newcomer after which all sites are assumed present, if there is no list of sites
 _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
-_LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
 _UNNAMED = "without a name"
 _REFUSED = "its update is refused: "
 
@@ -68,7 +67,8 @@ class Member:
     Attributes:
         name: its name; its number is its index in the registry.
         node: its Flower node while connected; `came`: the time of connection.
-        state: its progress in registration.
+        state: its progress in registration; `asked`: time of the last request (`time.monotonic`).
+        part: the number of its part of a common data set; -1 for its own images.
         train_images, test_images, domain: as the site reports them.
         gone: time of its last disconnection (`time.monotonic`); None: never.
         agreed: the number of training images it reported first, an upper limit of its weight.
@@ -82,6 +82,8 @@ class Member:
     node: int | None = None
     came: str = ""
     state: State = State.UNKNOWN
+    asked: float = 0.0
+    part: int = -1
     classes: tuple[str, ...] = ()
     train_images: int = 0
     test_images: int = 0
@@ -210,9 +212,7 @@ class Registration:
         self.decided = begun or (bool(agreement.classes) and registry.nodes is not None)
         self._begun = begun
         self._waiting: dict[str, int] = {}
-        self._asked: dict[int, float] = {}
         self._ignored: set[int] = set()
-        self._parts: dict[str, int] = {}
 
     def gather(self, interrupt: Interrupt | None = None) -> None:
         """Wait until the sites required by the settings are ready, or the user stops the server."""
@@ -298,7 +298,7 @@ class Registration:
         if member.node is None:
             return False
         if member.state is State.ASKED:
-            return time.monotonic() - self._asked.get(member.node, 0.0) > _ASK_AGAIN
+            return time.monotonic() - member.asked > _ASK_AGAIN
         return member.state is State.UNKNOWN or (member.state is State.INTRODUCED and self.decided)
 
     def _hello(self, member: Member) -> Message:
@@ -307,8 +307,7 @@ class Registration:
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
         assert member.node is not None
-        member.state = State.ASKED
-        self._asked[member.node] = time.monotonic()
+        member.state, member.asked = State.ASKED, time.monotonic()
         facts = {"run": agreement.run, "round": 0, "agreement": agreement.digest, "digest": ""}
         record("order", kind="hello", site=member.called, **facts)
         content, kind = RecordDict({wire.CONFIG: config}), MessageType.QUERY
@@ -326,7 +325,7 @@ class Registration:
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         if wire.CLASSES in facts:
-            member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
+            member.classes, member.part = _classes(facts), _whole(facts, wire.PART, least=-1)
             member.state = State.INTRODUCED
             return
         n_train, n_test = (_whole(facts, key) for key in (wire.TRAIN_IMAGES, wire.TEST_IMAGES))
@@ -348,7 +347,7 @@ class Registration:
     def _decide(self, introduced: list[Member]) -> None:
         """Fix the sites' numbers and, if not given, the class names, which must be equal at all sites."""
         if self.registry.nodes is None:
-            self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
+            self.registry.members.sort(key=lambda member: (member.part, member.name))
         if not self.agreement.classes:
             first = introduced[0]
             if len(first.classes) < 2:

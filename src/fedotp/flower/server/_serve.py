@@ -269,7 +269,8 @@ def run_server(
         ):
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
-                known: dict[str, Any] = {"nodes": link.nodes, "public_keys": link.public_keys, "interrupt": interrupt}
+                known: dict[str, Any] = {"nodes": link.nodes, "public_keys": link.public_keys} if held else {}
+                known["interrupt"] = interrupt
                 if resume is not None:
                     return resume_serving(grid, resume, settings, **known)
                 return serve(grid, config, settings, path, classes=classes, **known)
