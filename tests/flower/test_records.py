@@ -176,13 +176,15 @@ def test_a_server_that_forges_an_update_is_found(honest: Path, tmp_path: Path) -
 
 def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: Path) -> None:
     shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
-    first, *_, last = logs_of(tmp_path)
+    first, incomplete, last = logs_of(tmp_path)
+    rewrite(incomplete, lambda content: content.pop("round", None))
 
     rewrite(first, lambda content: content.update(update="0" * 64) if content["kind"] == "update" else None)
     last.write_bytes(last.read_bytes().replace(b"evaluation", b"evacuation"))
     found = wrong_in(tmp_path)
     assert [each for each in found if "site site-0" in each and "does not contain this update" in each]
     assert f"{last}, line 2: the content does not match its hash" in found
+    assert f"{incomplete} is no transcript of a site: KeyError 'round'" in found
 
 
 def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_found(

@@ -102,7 +102,10 @@ def _line(place: int, raw: bytes, after: Place | None) -> Line:
         content = parse_json(raw.decode())
     except ValueError as error:
         return Line(place, {}, own, f"cannot parse it: {error}")
-    if after is not None and (content.get("n"), content.get("previous")) != (after[0] + 1, after[1]):
+    number, previous = content.get("n"), content.get("previous")
+    if type(number) is not int or not isinstance(previous, str):
+        return Line(place, {}, own, "it contains no number, or no hash of the line before")
+    if after is not None and (number, previous) != (after[0] + 1, after[1]):
         return Line(place, content, own, "it does not follow the line before: a line was removed, inserted or moved")
     return Line(place, content, own)
 
@@ -113,6 +116,6 @@ def _last_of(content: bytes, path: Path) -> tuple[int, str, int]:
     if not whole:
         return 0, FIRST, 0
     line = _line(0, whole.rpartition(b"\n")[2], None)
-    if line.wrong or not isinstance(line.content.get("n"), int):
+    if line.wrong:
         raise FedotpError(f"cannot continue {path}: its last line was changed; move the file away and keep it")
     return line.content["n"], line.hash, len(whole) + 1
