@@ -89,6 +89,11 @@ def test_a_thousand_forged_bits_are_found_and_located(honest: Path) -> None:
         line = whole[: bit // 8].count(b"\n") + 1
         assert found, (file, bit)
         assert all(_is_located(each, file, line) for each in found), (file, bit, found)
+    for file in (*logs_of(honest), honest / "run/transcript.jsonl"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + b"\x0b")  # otherwise the end of a killed process
+        assert any("its end was changed" in each for each in wrong_in(honest))
+        file.write_bytes(whole)
     assert wrong_in(honest) == []
 
 

@@ -48,7 +48,8 @@ def test_an_honest_log_is_valid_and_only_its_owner_can_read_it(log: Path) -> Non
 def test_every_changed_bit_is_found_at_its_line(log: Path) -> None:
     whole, draws = log.read_bytes(), random.Random(0)
     head = log.with_name(f".{log.name}.head")
-    for bit in draws.sample(range(8 * len(whole)), 100):
+    end = range(8 * len(whole) - 8, 8 * len(whole))
+    for bit in [*draws.sample(range(8 * len(whole)), 100), *end]:
         flip(log, bit)
         line = whole[: bit // 8].count(b"\n") + 1
         found = check_logs([log]).wrong
@@ -110,8 +111,10 @@ def test_a_line_cut_short_by_a_power_cut_is_discarded(log: Path) -> None:
 
 
 def test_a_log_that_was_changed_at_its_end_is_not_continued(log: Path) -> None:
-    flip(log, 8 * log.stat().st_size - 100)
-    with pytest.raises(FedotpError, match="its last line was changed; move the file away and keep it"):
-        write(log, range(1))
+    for bit in (8 * log.stat().st_size - 100, 8 * log.stat().st_size - 1):
+        flip(log, bit)
+        with pytest.raises(FedotpError, match="its last line was changed; move the file away and keep it"):
+            write(log, range(1))
+        flip(log, bit)
     with security_log(log.with_name("b")), pytest.raises(FedotpError, match="in use"):
         write(log.with_name("b"), range(1))
