@@ -69,21 +69,17 @@ class NearGrid:
         self, config: Config, out: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
     ) -> RunDirectory:
         """Run the federation of these sites; their names are `known`, as keys would make them certain."""
-        return serve(self, config, settings, out, nodes=self.names if known else None, **options)  # type: ignore[arg-type]
+        return serve(self, config, settings, out, **(named(self) if known else {}), **options)  # type: ignore[arg-type]
 
     def resume(
         self, path: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
     ) -> RunDirectory:
-        return resume_serving(self, path, settings, nodes=self.names if known else None, **options)  # type: ignore[arg-type]
+        return resume_serving(self, path, settings, **(named(self) if known else {}), **options)  # type: ignore[arg-type]
 
     def exchanged(self, kind: str, *rounds: int) -> list[tuple[Message, Message]]:
         """Messages of one kind (in these rounds) and the sites' answers to them."""
         pairs = [each for each in zip(self.sent, self.answered, strict=True) if each[0].metadata.message_type == kind]
         return [each for each in pairs if not rounds or each[0].metadata.group_id in map(str, rounds)]
-
-    @property
-    def names(self) -> dict[int, str]:
-        return {node: str(config["name"]) for node, config in self.nodes.items()}
 
     def _deliver(self, message: Message) -> str:
         number, node = str(uuid4()), message.metadata.dst_node_id
@@ -219,7 +215,7 @@ def cut_in(round_: int) -> Meddle:
 
 def named(grid: NearGrid) -> dict[str, Any]:
     """The sites' names by node, as keys would make them certain."""
-    return {"nodes": grid.names}
+    return {"nodes": {node: str(config["name"]) for node, config in grid.nodes.items()}}
 
 
 def answered(run: RunDirectory) -> list[list[int]]:

@@ -239,6 +239,7 @@ class Deployed(Observer):
             log.warning("round %d: no average: %s", self.round + 1, accepted.why_not)
         if is_private:
             inputs, self._released = {f"release.{key}": value for key, value in self._released.items()}, {}
+        sent = [record for message in messages for record in message.content.array_records.values()]
         return self._finish(
             start,
             asked,
@@ -247,7 +248,7 @@ class Deployed(Observer):
             updates,
             inputs,
             n_images=sum(update.n_images for update in updates.values()),
-            bytes_down=sum(_array_bytes(message) for message in messages),
+            bytes_down=sum(array.numpy().nbytes for each in sent for array in each.values()),
             bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
             shortened={self.names[number]: how for number, how in shortened.items()},
             averaged=accepted.chosen,
@@ -395,8 +396,3 @@ class Deployed(Observer):
                 log.warning("site %s: no evaluation within the timeout", member.name)
         replies = {self.registry.number(m): answers[m.node] for m in present if m.node in answers}
         return reported_scores(replies, self.registry.members, len(self._task.classes))
-
-
-def _array_bytes(message: Message) -> int:
-    records = message.content.array_records.values() if message.has_content() else ()
-    return sum(array.numpy().nbytes for record in records for array in record.values())
