@@ -8,11 +8,12 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from near_sites import NearGrid, make_deployable, named, parts
+from flwr.server.superlink.linkstate import in_memory_linkstate
+from flwr.supercore.corestate import in_memory_corestate
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.flower.link import _transport
-from fedotp.flower.server import ServerSettings, _registration, _secure_rounds
-from fedotp.flower.server._serve import serve
+from fedotp.flower.server import _registration, _secure_rounds
 from fedotp.runs.directory import RunDirectory
 from runs.toy_run import make_inputs
 
@@ -31,9 +32,22 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_secure_rounds, "_MOST_VOID", 2)
 
 
+@pytest.fixture
+def flowers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put Flower's clock back at the end."""
+    for module in (in_memory_linkstate, in_memory_corestate):
+        monkeypatch.setattr(module, "now", module.now)  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> NearGrid:
+    """Three sites."""
+    return NearGrid(parts(tmp_path, 3))
 
 
 @pytest.fixture(scope="session")
@@ -41,13 +55,14 @@ def undisturbed(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDi
     """Two rounds of three honest sites."""
     folder = tmp_path_factory.mktemp("undisturbed")
     grid = NearGrid(parts(folder, 3))
-    return serve(grid, make_deployable(inputs), ServerSettings(), folder / "run", **named(grid))
+    return grid.serve(make_deployable(inputs), folder / "run")
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What fedotp logs."""
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
+    """What fedotp logs, each line once."""
     logger = logging.getLogger("fedotp")
+    monkeypatch.setattr(logger, "propagate", False)
     logger.addHandler(caplog.handler)
     logger.setLevel(logging.INFO)
     yield caplog

@@ -77,8 +77,7 @@ def sent_in(grid: NearGrid) -> list[Sent]:
             _tensors(message),
             int(reply.content.metric_records["metrics"]["num-examples"]),  # type: ignore[arg-type]
         )
-        for message, reply in zip(grid.sent, grid.answered, strict=True)
-        if message.metadata.message_type == "train"
+        for message, reply in grid.exchanged("train")
     ]
 
 

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+import pytest
 import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
@@ -20,11 +22,14 @@ from fedotp.flower._agreement import Agreement
 from fedotp.flower._wire import to_record
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.secure import Terms
+from fedotp.flower.server import ServerSettings
+from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._app import app
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import prepare
 from runs.toy_run import make_config
 
+QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 Meddle = Callable[[Message, Message], Message | None]
 """Takes a message and a site's answer to it; returns what arrives, None for nothing."""
 Forge = Callable[[Message], None]
@@ -60,15 +65,28 @@ class NearGrid:
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         return [self._replies.pop(number) for number in list(message_ids) if number in self._replies]
 
+    def serve(
+        self, config: Config, out: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
+    ) -> RunDirectory:
+        """Run the federation of these sites; their names are `known`, as keys would make them certain."""
+        return serve(self, config, settings, out, **(named(self) if known else {}), **options)  # type: ignore[arg-type]
+
+    def resume(
+        self, path: Path, settings: ServerSettings = QUICK, *, known: bool = True, **options: Any
+    ) -> RunDirectory:
+        return resume_serving(self, path, settings, **(named(self) if known else {}), **options)  # type: ignore[arg-type]
+
+    def exchanged(self, kind: str, *rounds: int) -> list[tuple[Message, Message]]:
+        """Messages of one kind (in these rounds) and the sites' answers to them."""
+        pairs = [each for each in zip(self.sent, self.answered, strict=True) if each[0].metadata.message_type == kind]
+        return [each for each in pairs if not rounds or each[0].metadata.group_id in map(str, rounds)]
+
     def _deliver(self, message: Message) -> str:
         number, node = str(uuid4()), message.metadata.dst_node_id
         self.forge(message)
         self.sent.append(message)
         message.metadata.__dict__["_message_id"] = number
-        context = Context(
-            run_id=1, node_id=node, node_config=self.nodes[node], state=RecordDict(), run_config={}, series_id=1
-        )
-        reply: Message | None = app(message, context)
+        reply: Message | None = _answer(message, node, self.nodes[node])
         assert reply is not None
         reply.metadata.__dict__["_src_node_id"] = node
         self.answered.append(deepcopy(reply))  # the server may change what it has got
@@ -77,6 +95,12 @@ class NearGrid:
         if reply is not None:
             self._replies[number] = reply
         return number
+
+
+def _answer(message: Message, node: int, site: dict[str, Any]) -> Message:
+    return app(
+        message, Context(run_id=1, node_id=node, node_config=site, state=RecordDict(), run_config={}, series_id=1)
+    )
 
 
 @dataclass
@@ -109,13 +133,25 @@ class LyingServer:
         content = RecordDict({wire.CONFIG: record, wire.ARRAYS: to_record(self.prompt)})
         message = Message(content, dst_node_id=1, message_type=kind)
         message.metadata.__dict__["_message_id"] = "1"
-        context = Context(run_id=1, node_id=1, node_config=self.site, state=RecordDict(), run_config={}, series_id=1)
-        return app(message, context).content
+        return _answer(message, 1, self.site).content
 
     def refusal(self, kind: str, *changes: str, **told: Any) -> str:
         """Why the site refuses; "" if it obeys."""
         found = self.order(kind, *changes, **told)
         return str(found.config_records.get(wire.CONFIG, ConfigRecord()).get(wire.REFUSED, ""))
+
+
+def interrupted(config: Config, folder: Path, settings: ServerSettings = QUICK) -> NearGrid:
+    """Three sites whose run is stopped in its second round."""
+    grid = NearGrid(parts(folder, 3), meddle={100: cut_in(2)})
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(config, folder / "run", settings)
+    return grid
+
+
+def prompt_in(message: Message) -> np.ndarray:
+    """The shared prompt in a message or an update."""
+    return np.array(message.content.array_records["arrays"]["shared"].numpy(), np.float64)
 
 
 def parts(folder: Path, n: int, **options: Any) -> dict[int, dict[str, Any]]:
@@ -141,21 +177,45 @@ def make_deployable(inputs: Path, **sections: Any) -> fedotp.Config:
     return make_config(inputs, federation=federation, evaluation=evaluation, partition=partition, **sections)
 
 
+def when(kind: str, meddle: Meddle, *rounds: int) -> Meddle:
+    """Meddle only with answers to messages of one kind (in these rounds)."""
+
+    def meddle_then(message: Message, reply: Message) -> Message | None:
+        is_meant = message.metadata.message_type == kind and (
+            not rounds or message.metadata.group_id in map(str, rounds)
+        )
+        return meddle(message, reply) if is_meant else reply
+
+    return meddle_then
+
+
+def changed(kind: str, change: Callable[[RecordDict], object]) -> Meddle:
+    """Change what a site answers to messages of one kind."""
+
+    def changing(_message: Message, reply: Message) -> Message:
+        change(reply.content)
+        return reply
+
+    return when(kind, changing)
+
+
+def silent(*rounds: int) -> Meddle:
+    """A site that sends no update (in these rounds)."""
+    return when("train", lambda message, reply: None, *rounds)
+
+
 def cut_in(round_: int) -> Meddle:
     """Stop the server when a site answers in this round."""
 
-    def cut(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_):
-            raise KeyboardInterrupt
-        return reply
+    def cut(_message: Message, _reply: Message) -> Message:
+        raise KeyboardInterrupt
 
-    return cut
+    return when("train", cut, round_)
 
 
 def named(grid: NearGrid) -> dict[str, Any]:
-    """The sites' names and nodes, as keys would make them certain."""
-    nodes = {node: str(config["name"]) for node, config in grid.nodes.items()}
-    return {"names": tuple(nodes.values()), "nodes": nodes}
+    """The sites' names by node, as keys would make them certain."""
+    return {"nodes": {node: str(config["name"]) for node, config in grid.nodes.items()}}
 
 
 def answered(run: RunDirectory) -> list[list[int]]:

@@ -17,6 +17,19 @@ from fedotp.flower.link._superlink import free_port
 from fedotp.runs.directory import RunDirectory
 
 _FEDOTP = "from fedotp.cli import main; main()"
+_WITH_TRAIN = """
+from fedotp.flower.site._site import Site
+honest = Site.train
+def train(self, agreement, number, round_, *rest):
+    {}
+    return done
+Site.train = train
+"""
+
+
+def training(*lines: str) -> str:
+    """The command of a site that trains with these lines; `honest` is the real method, of these arguments."""
+    return _WITH_TRAIN.format("\n    ".join(lines)) + _FEDOTP
 
 
 @dataclass

@@ -1,29 +1,25 @@
 """Server and sites agree, or say what they do not agree on."""
 
 import socket
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message
+from flwr.app import Message
 from huggingface_hub import constants
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import QUICK, NearGrid, make_deployable, parts
 
 from coloured_squares import draw_squares
 from fedotp.clip import CLIP, TINY, save
 from fedotp.clip._hub import fetch
 from fedotp.errors import FedotpError
 from fedotp.federation import Metric
-from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._serve import serve
 from fedotp.flower.site._app import stay_offline
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import evaluate_run, restore
 from runs.toy_run import COLOURS
-
-SETTINGS = ServerSettings(round_timeout=0.5, start_timeout=5)
 
 
 def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[str, Any]:
@@ -36,8 +32,7 @@ def own(folder: Path, inputs: Path, colours: dict[str, Any], name: str) -> dict[
 def test_a_site_with_another_class_is_refused_and_told_which(inputs: Path, tmp_path: Path, lines: Any) -> None:
     pink = {**COLOURS, "pink": (250, 150, 200)}
     grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "good"), 2: own(tmp_path, inputs, pink, "odd")})
-    config = make_deployable(inputs)
-    run = serve(grid, config, SETTINGS, tmp_path / "run", classes=tuple(COLOURS), **named(grid))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", classes=tuple(COLOURS))
     assert "site odd was refused: site odd has the class 'pink'" in lines.text
     assert [client["name"] for client in run.summary["clients"]] == ["good"]
 
@@ -46,7 +41,7 @@ def test_sites_with_different_classes_are_told_to_name_them(inputs: Path, tmp_pa
     fewer = {name: colour for name, colour in COLOURS.items() if name != "green"}
     grid = NearGrid({1: own(tmp_path, inputs, dict(COLOURS), "all"), 2: own(tmp_path, inputs, fewer, "few")})
     with pytest.raises(FedotpError, match=r"different classes: all has .*green.*; few has|--classes"):
-        serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -54,28 +49,13 @@ def test_a_site_with_another_backbone_is_refused(inputs: Path, tmp_path: Path, l
     save(CLIP.random(TINY, seed=1), tmp_path / "other.safetensors")
     sites = parts(tmp_path, 2)
     sites[101]["backbone"] = str(tmp_path / "other.safetensors")
-    grid = NearGrid(sites)
-    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    NearGrid(sites).serve(make_deployable(inputs), tmp_path / "run")
     assert "site site-1 was refused: site site-1 has backbone" in lines.text
-
-
-def test_a_server_whose_prompt_has_another_shape_is_refused(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 2))
-    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
-    order = next(message for message in grid.sent if message.metadata.message_type == "train")
-    values = order.content.array_records["arrays"]["shared"].numpy()[:, :1]
-    order.content["arrays"] = ArrayRecord({"shared": Array(values)})
-    again = Message(order.content, dst_node_id=100, message_type="train", group_id="x")
-    (reply,) = grid.pull_messages(grid.push_messages([again]))
-    assert "the server sent an invalid prompt: shared must be float32 of shape" in str(
-        reply.content.config_records["config"]["refused"]
-    )
 
 
 def test_a_site_is_who_its_key_says_and_without_one_is_not_asked(inputs: Path, tmp_path: Path, lines: Any) -> None:
     grid = NearGrid(parts(tmp_path, 3))
-    keys: Any = {"nodes": {100: "site-0", 101: "site-9"}, "names": ("site-0", "site-9")}
-    serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **keys)
+    serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", nodes={100: "site-0", 101: "site-9"})  # type: ignore[arg-type]
     assert "site site-1 uses the key of site site-9" in lines.text
     assert all(message.metadata.dst_node_id != 102 for message in grid.sent)
 
@@ -84,28 +64,14 @@ def test_too_few_sites_end_the_wait(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
     settings = ServerSettings(min_sites=3, start_timeout=0.2)
     with pytest.raises(FedotpError, match="only 2 of 3 sites connected"):
-        serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))
-
-
-@pytest.mark.parametrize("run", ["../../etc", "", "a" * 31, "A" * 32, "0" * 33])
-def test_a_run_whose_name_is_a_path_is_refused(run: str, inputs: Path) -> None:
-    record = ConfigRecord()
-    replace(Agreement("0" * 32, make_deployable(inputs), ("a", "b"), "a {}.", "d"), run=run).put(record)
-    with pytest.raises(FedotpError, match="invalid run name"):
-        Agreement.of(record)
-
-
-@pytest.mark.parametrize("text", ["nonsense", "[" * 200_000])
-def test_a_message_of_something_else_is_refused(text: str) -> None:
-    with pytest.raises(DisagreementError, match="contains no agreement"):
-        Agreement.of(ConfigRecord({"agreement": text}))
+        grid.serve(make_deployable(inputs), tmp_path / "run", settings)
 
 
 def test_the_server_cannot_make_a_site_open_a_file(inputs: Path, tmp_path: Path, lines: Any) -> None:
     site = own(tmp_path, inputs, dict(COLOURS), "careful")
     del site["backbone"]
     with pytest.raises(FedotpError, match="every site was refused"):
-        serve(NearGrid({1: site}), make_deployable(inputs), SETTINGS, tmp_path / "run", **named(NearGrid({1: site})))
+        NearGrid({1: site}).serve(make_deployable(inputs), tmp_path / "run")
     assert "specify its path at this site with --backbone" in lines.text
 
 
@@ -125,7 +91,7 @@ def test_the_server_cannot_make_a_site_download_even_if_its_own_images_came_from
 @pytest.mark.parametrize("share", ["nothing", "loss", "scores", "predictions"])
 def test_a_site_tells_what_it_chose_to_tell(share: str, inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2, share=share))
-    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     told = {key for reply in grid.answered for record in reply.content.metric_records.values() for key in record} | {
         key for reply in grid.answered for key in reply.content.array_records
     }
@@ -147,8 +113,7 @@ def test_a_site_tells_a_metric_that_was_added_and_one_of_an_older_version_does_n
             record.pop("worst-recall", None)
         return reply
 
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: forget})
-    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    run = NearGrid(parts(tmp_path, 2), meddle={101: forget}).serve(make_deployable(inputs), tmp_path / "run")
     new, old = run.summary["clients"]
     assert new["worst_recall"] == run.summary["final"]["worst_recall"]
     assert new.keys() - old.keys() == {"worst_recall"}
@@ -157,8 +122,7 @@ def test_a_site_tells_a_metric_that_was_added_and_one_of_an_older_version_does_n
 
 
 def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 2))
-    run = serve(grid, make_deployable(inputs), SETTINGS, tmp_path / "run", **named(grid))
+    run = NearGrid(parts(tmp_path, 2)).serve(make_deployable(inputs), tmp_path / "run")
     assert RunDirectory.open(run.path).is_deployed
     assert evaluate_run(run.path).mean == run.summary["final"]["accuracy"]
     with pytest.raises(FedotpError, match="run of real sites"):
@@ -181,4 +145,4 @@ def test_a_deployed_run_is_a_run(inputs: Path, tmp_path: Path) -> None:
 def test_what_only_a_simulation_can_do_is_refused(sections: dict[str, Any], inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="for simulations"):
-        serve(grid, make_deployable(inputs, **sections), SETTINGS, tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs, **sections), tmp_path / "run")

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, changed, make_deployable, parts, when
 from real_processes import processes
 
 from fedotp.errors import FedotpError
@@ -19,9 +18,8 @@ from fedotp.flower.link import _transport
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.server import ServerSettings, _registration, _requests
 from fedotp.flower.server._deployed import Deployed
-from fedotp.flower.server._serve import resume_serving, run_server, serve
+from fedotp.flower.server._serve import run_server
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.watch import Observer
 
 PATIENT = ServerSettings(round_timeout=20, patience=10)
 
@@ -51,18 +49,17 @@ LOST = {
 def test_a_site_that_is_lost_in_the_middle_of_a_round_is_asked_again_when_it_is_back(
     what: str, undisturbed: RunDirectory, tmp_path: Path
 ) -> None:
-    config = undisturbed.config
     grid = NearGrid(parts(tmp_path / "lost", 3))
     lost: list[str] = []
 
     def lose(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type != "train" or message.metadata.group_id in lost:
+        if message.metadata.group_id in lost:
             return reply
         lost.append(message.metadata.group_id)
         return unavailable(message, LOST[what])
 
-    grid.meddle = {101: lose, 102: lose}
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    grid.meddle = dict.fromkeys((101, 102), when("train", lose))
+    run = grid.serve(undisturbed.config, tmp_path / "run", PATIENT)
     assert lost == ["1", "2"]
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["faults"] == {}
@@ -74,27 +71,16 @@ def test_a_site_that_is_lost_while_it_is_greeted_is_greeted_again_and_not_refuse
     greeted: list[int] = []
 
     def lose(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type != "query":
-            return reply
         greeted.append(message.metadata.dst_node_id)
         return unavailable(message, ErrorCode.NODE_UNAVAILABLE) if greeted.count(greeted[-1]) < 3 else reply
 
-    grid.meddle = dict.fromkeys(grid.nodes, lose)
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    grid.meddle = dict.fromkeys(grid.nodes, when("query", lose))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run", PATIENT)
     assert answered(run) == [[0, 1, 2]]
 
 
-def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-
-    def leave(message: Message, reply: Message) -> Message:
-        if message.metadata.group_id == "1" and message.metadata.message_type == "train":
-            grid.offline.add(102)
-        return reply
-
-    looks = 0
-    real = grid.get_nodes
+def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_path: Path, grid: NearGrid) -> None:
+    looks, real = 0, grid.get_nodes
 
     def look() -> list[SimpleNamespace]:
         nonlocal looks
@@ -104,26 +90,16 @@ def test_a_site_that_has_just_gone_is_awaited_before_a_round(inputs: Path, tmp_p
             grid.came[102] = "second"
         return real()
 
-    grid.meddle[100] = leave
+    grid.meddle[100] = changed("train", lambda _: looks or grid.offline.add(102))
     grid.get_nodes = look  # type: ignore[method-assign]
-    run = serve(grid, make_deployable(inputs), PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", PATIENT)
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("in_a_round", [False, True])
 def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
-    in_a_round: bool, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any
+    in_a_round: bool, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: Any, grid: NearGrid
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-
-    def leave(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.offline.add(102)
-        return reply
-
-    def lose(message: Message, reply: Message) -> Message:
-        return unavailable(message, LOST["the site"]) if message.metadata.message_type == "train" else reply
-
     waits: list[float] = []  # a second each, and none of it passes
     clock = SimpleNamespace(
         sleep=waits.append, monotonic=lambda: time.monotonic() + sum(waits), perf_counter=time.perf_counter
@@ -131,11 +107,10 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
     for module in (_requests, _registration, _transport):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(_requests, "_PAUSE", 1.0)
-    grid.meddle[100] = leave
+    grid.meddle[100] = changed("train", lambda _: grid.offline.add(102))
     if in_a_round:
-        grid.meddle[102] = lose
-    config = make_deployable(inputs, federation={"rounds": 6})
-    run = serve(grid, config, PATIENT, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+        grid.meddle[102] = when("train", lambda message, _: unavailable(message, LOST["the site"]))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 6}), tmp_path / "run", PATIENT)
     first = [0, 1] if in_a_round else [0, 1, 2]
     assert answered(run) == [first, *[[0, 1]] * 5]
     assert sum(waits) < 1.5 * PATIENT.patience
@@ -145,36 +120,23 @@ def test_a_site_that_stays_away_is_awaited_once_and_not_in_every_round(
 
 def test_a_round_that_nobody_answered_is_not_counted(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
-    asked = 0
-
-    def deaf(message: Message, reply: Message) -> Message | None:
-        nonlocal asked
-        asked += message.metadata.message_type == "train"
-        return None if asked <= 4 and message.metadata.message_type == "train" else reply
-
-    grid.meddle = {100: deaf, 101: deaf}
-    settings = ServerSettings(round_timeout=0.2)
-    run = serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid))  # type: ignore[arg-type]
+    deaf = when("train", lambda _, reply: reply if len(grid.exchanged("train")) > 4 else None)
+    grid.meddle = dict.fromkeys(grid.nodes, deaf)
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", ServerSettings(round_timeout=0.2))
     assert [(record["round"], record["answered"]) for record in run.metrics("round")] == [(1, [0, 1]), (2, [0, 1])]
-    assert asked == 8, "two rounds' worth of silence, and two rounds"
+    assert len(grid.exchanged("train")) == 8, "two rounds' worth of silence, and two rounds"
 
 
-def _start(tmp_path: Path, **options: Any) -> None:
+@pytest.mark.parametrize(
+    ("out", "min_sites", "why"), [("run", 9, "--min-sites 9: only 2 sites have keys"), ("file/run", 0, "cannot write")]
+)
+def test_what_cannot_succeed_is_refused_before_sites_gather(out: str, min_sites: int, why: str, tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["localhost"], ["north", "east"])
-    given: dict[str, Any] = {"source": "demo", "changes": [], "classes": ("a", "b"), "out": None, "resume": None}
-    settings = options.pop("settings", ServerSettings())
-    run_server(settings, "127.0.0.1", free_port(), tmp_path / "keys/server", **(given | options))
-
-
-def test_more_sites_than_there_are_keys_are_not_waited_for(tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="--min-sites 9: only 2 sites have keys"):
-        _start(tmp_path, settings=ServerSettings(min_sites=9), out=tmp_path / "run")
-
-
-def test_a_place_that_cannot_be_written_to_is_refused_before_sites_gather(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FedotpError, match="cannot write"):
-        _start(tmp_path, out=tmp_path / "file" / "run")
+    given: dict[str, Any] = {"source": "demo", "changes": [], "classes": ("a", "b"), "resume": None}
+    settings = ServerSettings(min_sites=min_sites)
+    with pytest.raises(FedotpError, match=why):
+        run_server(settings, "127.0.0.1", free_port(), tmp_path / "keys/server", out=tmp_path / out, **given)
 
 
 @pytest.mark.processes
@@ -201,30 +163,18 @@ def _read(path: Path) -> str:
 # A server that is stopped ---------------------------------------------------------------------------------------------
 
 
-QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
-
-
 def test_ctrl_c_while_nobody_is_there_does_not_wait(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 2))
 
-    class Impatient(Observer):
-        def on_round(self, report: object) -> None:
-            grid.offline |= set(grid.nodes)
-            stop_waiting[0]()
-
-    stop_waiting: list[Callable[[], None]] = []
-    made = Deployed.__init__
-
-    def remember(self: Deployed, *values: Any, **options: Any) -> None:
-        made(self, *values, **options)
-        stop_waiting.append(self.on_interrupt)
+    def leave(federation: Deployed, _report: object) -> None:
+        grid.offline |= set(grid.nodes)
+        federation.on_interrupt()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Deployed, "__init__", remember)
+        patch.setattr(Deployed, "on_round", leave)
         with pytest.raises(KeyboardInterrupt):
-            serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", observer=Impatient(), **named(grid))
-    again = NearGrid(parts(tmp_path, 2))
-    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))  # type: ignore[arg-type]
+            grid.serve(make_deployable(inputs), tmp_path / "run")
+    run = NearGrid(parts(tmp_path, 2)).resume(tmp_path / "run")
     assert [record["round"] for record in run.metrics("round")] == [1, 2]
 
 

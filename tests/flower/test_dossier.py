@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-from near_sites import make_deployable, named, with_keys
+from near_sites import make_deployable, with_keys
 
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.report import make_dossier
 from fedotp.runs.directory import RunDirectory
 
@@ -38,11 +37,12 @@ def test_a_plain_run_promises_nothing_that_it_does_not_keep(undisturbed: RunDire
 def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, privacy={"unit": "example", "noise": 1.0, "epsilon": 8.0, "delta": 1e-3})
     grid, keys = with_keys(tmp_path, 3)
-    run = serve(grid, config, ServerSettings(secure=True), tmp_path / "run", **named(grid), public_keys=keys)
+    run = grid.serve(config, tmp_path / "run", ServerSettings(secure=True), public_keys=keys)
     manifest = run.manifest
     manifest["data"]["classes"] = ["a|b"]
     run.save_manifest(manifest)
     epsilon = run.summary["privacy"]["epsilon"]
+    assert run.summary["secure"]["sums"] == 2
     kept = [
         f"epsilon {epsilon:.3g} at delta 0.001",
         "which sees only the sum",

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 
 from fedotp.flower._events import handling, recording_life
-from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
+from fedotp.flower.status import Status
 
 Events = list[tuple[str, dict[str, Any]]]
 
 
-def test_a_run_records_orders_updates_and_rounds(inputs: Path, tmp_path: Path) -> None:
+def test_a_run_records_orders_updates_and_rounds_which_its_status_shows(inputs: Path, tmp_path: Path) -> None:
     grid, events = NearGrid(parts(tmp_path, 3)), Events()
-    with handling(lambda event, facts: events.append((event, facts))):
-        run = serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+    status = Status("server", (), {})
+    with handling(lambda event, facts: events.append((event, facts))), handling(status.on_event):
+        run = grid.serve(make_deployable(inputs), tmp_path / "run")
     json.dumps(events, allow_nan=False)
     orders = Counter((facts["kind"], "site" in facts) for event, facts in events if event == "order")
     each = {"hello": 6, "train": 6, "evaluate": 3 * len(list(run.metrics("evaluation")))}
@@ -41,6 +41,11 @@ def test_a_run_records_orders_updates_and_rounds(inputs: Path, tmp_path: Path) -
     ]
     digest = next(facts["digest"] for event, facts in events if event == "configuration")
     assert {facts[2] for facts in sent} == {digest}
+    shown = status.as_dict()
+    assert (shown["round"], shown["rounds"], shown["done"], shown["method"]) == (2, 2, 2, "fedotp")
+    assert [(peer["connected"], peer["updates"]) for peer in shown["peers"]] == [(True, 2)] * 3
+    assert [loss for _, loss in shown["loss"]] == [record["loss"] for record in run.metrics("round")]
+    assert shown["accuracy"][-1] == (2, list(run.metrics("evaluation"))[-1]["accuracy"])
 
 
 def test_start_and_stop() -> None:

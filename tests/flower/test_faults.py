@@ -1,38 +1,20 @@
 """Sites that fail, lie, come late or come back; servers that are killed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, answered, assert_same_server, changed, make_deployable, parts, silent, when
 
 import fedotp
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.site._app import _site
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
-
-QUICK = ServerSettings(round_timeout=0.5)
-
-
-def run_with(grid: NearGrid, config: fedotp.Config, out: Path, **options: Any) -> RunDirectory:
-    return serve(grid, config, options.pop("settings", QUICK), out, **named(grid), **options)
-
-
-def trained(change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
-    """Change what a site answers when it is asked to train."""
-
-    def meddle(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            change(reply.content)
-        return reply
-
-    return meddle
 
 
 def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path, tmp_path: Path) -> None:
@@ -40,52 +22,39 @@ def test_a_site_with_nothing_to_train_on_does_not_break_the_average(inputs: Path
         content["arrays"] = ArrayRecord()
         content["metrics"] = MetricRecord({"num-examples": 0, "images": 0})
 
-    grid = NearGrid(parts(tmp_path, 3), meddle={102: trained(empty)})
-    run = run_with(grid, make_deployable(inputs), tmp_path / "run")
+    grid = NearGrid(parts(tmp_path, 3), meddle={102: changed("train", empty)})
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1], [0, 1]]
     assert run.summary["faults"] == {}
     assert all(value.isfinite().all() for value in Checkpoint.read(run.checkpoint).server.values())
 
 
 def test_an_answer_that_comes_late_does_not_count_in_another_round(inputs: Path, tmp_path: Path) -> None:
-    held: list[tuple[Message, Message]] = []
-
     def late(message: Message, reply: Message) -> Message | None:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "1":
-            held.append((message, reply))
+        ((old, answer), *_) = grid.exchanged("train", 1)[1:]
+        if message is old:
             return None
-        if held:  # now that the next one is asked for, the old one arrives as well
-            old, answer = held.pop()
-            grid._replies[old.metadata.message_id] = answer
+        grid._replies[old.metadata.message_id] = answer  # now that the next one is asked for, the old one arrives too
         return reply
 
-    grid = NearGrid(parts(tmp_path / "late", 3), meddle={101: late})
-    run = run_with(grid, make_deployable(inputs), tmp_path / "run")
+    grid = NearGrid(parts(tmp_path / "late", 3), meddle={101: when("train", late)})
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 2], [0, 1, 2]]
-    dropped = NearGrid(parts(tmp_path / "dropped", 3), meddle={101: lambda m, r: None if _is_first(m) else r})
-    expected = run_with(dropped, make_deployable(inputs), tmp_path / "expected")
-    assert_same_server(run, expected)
-
-
-def _is_first(message: Message) -> bool:
-    return message.metadata.message_type == "train" and message.metadata.group_id == "1"
+    dropped = NearGrid(parts(tmp_path / "dropped", 3), meddle={101: silent(1)})
+    assert_same_server(run, dropped.serve(make_deployable(inputs), tmp_path / "expected"))
 
 
 def test_a_site_that_is_restarted_while_it_works_is_asked_again(
     undisturbed: RunDirectory, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("fedotp.flower.link._transport._LOOK_AROUND", 0.1)
-    died: list[Message] = []
 
-    def die_once(message: Message, reply: Message) -> Message | None:
-        if message.metadata.message_type == "train" and not died:
-            died.append(message)
-            grid.came[101] = "again"
-            return None
-        return reply
+    def die_once(_message: Message, reply: Message) -> Message | None:
+        is_again, grid.came[101] = "again" in grid.came.values(), "again"
+        return reply if is_again else None
 
-    grid = NearGrid(parts(tmp_path / "a", 3), meddle={101: die_once})
-    run = run_with(grid, undisturbed.config, tmp_path / "run", settings=ServerSettings(round_timeout=20))
+    grid = NearGrid(parts(tmp_path / "a", 3), meddle={101: when("train", die_once)})
+    run = grid.serve(undisturbed.config, tmp_path / "run", ServerSettings(round_timeout=20))
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert_same_server(run, undisturbed)
 
@@ -101,29 +70,23 @@ def whole(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirector
         inputs, federation={"rounds": 3}, optimizer={"reset": False, "momentum": 0.9}, server={"name": "momentum"}
     )
     folder = tmp_path_factory.mktemp("whole")
-    return run_with(NearGrid(parts(folder, 3)), config, folder / "run")
+    return NearGrid(parts(folder, 3)).serve(config, folder / "run")
 
 
 @pytest.mark.parametrize("after", range(10, 25, 5))
 def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(
     after: int, whole: RunDirectory, tmp_path: Path
 ) -> None:
-    config = whole.config
-    answers = 0
-
-    def cut(message: Message, reply: Message) -> Message:
-        nonlocal answers
-        answers += 1
-        if answers == after:
+    def cut(_message: Message, reply: Message) -> Message:
+        if len(grid.answered) == after:
             raise PowerCutError
         return reply
 
     sites = parts(tmp_path / "cut", 3)
     grid = NearGrid(sites, meddle=dict.fromkeys(sites, cut))
     with pytest.raises(PowerCutError):
-        run_with(grid, config, tmp_path / "run")
-    again = NearGrid(sites)
-    run = resume_serving(again, tmp_path / "run", QUICK, **named(again))
+        grid.serve(whole.config, tmp_path / "run")
+    run = NearGrid(sites).resume(tmp_path / "run")
     assert run.is_complete
     assert_same_server(run, whole)
     for site in ("site-0", "site-1", "site-2"):
@@ -139,61 +102,47 @@ def _private(state: Path) -> PrivateFile:
     return PrivateFile(path)
 
 
-def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path: Path, caplog: Any) -> None:
-    sites = parts(tmp_path, 3)
-
-    def lose(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train" and message.metadata.group_id == "1":
-            _private(tmp_path / "site-1").path.unlink()
-            from fedotp.flower.site._app import _site
-
-            _site.cache_clear()  # and it was restarted
+def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path: Path, grid: NearGrid) -> None:
+    def lose(_message: Message, reply: Message) -> Message:
+        _private(tmp_path / "site-1").path.unlink()
+        _site.cache_clear()  # and it was restarted
         return reply
 
-    run = run_with(NearGrid(sites, meddle={101: lose}), make_deployable(inputs), tmp_path / "run")
+    grid.meddle[101] = when("train", lose, 1)
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path: Path) -> None:
     fedotp.run(make_deployable(inputs), tmp_path / "run")
     with pytest.raises(FedotpError, match="was simulated"):
-        resume_serving(NearGrid({}), tmp_path / "run", QUICK)  # type: ignore[arg-type]
+        NearGrid({}).resume(tmp_path / "run", known=False)
 
 
 @pytest.mark.parametrize(
     ("sections", "why"),
     [
         ({"federation": {"min_clients": 3}}, "no average: 2 updates, fewer than 3"),
-        (
-            {"server": {"rule": "trimmed", "malicious": 1}},
-            "no average: 2 updates are too few for server.rule = 'trimmed'",
-        ),
+        ({"server": {"rule": "trimmed", "malicious": 1}}, "no average: 2 updates are too few for server.rule = 'tri"),
     ],
 )
 def test_a_round_with_too_few_updates_changes_nothing_and_says_so(
     sections: dict[str, Any], why: str, inputs: Path, tmp_path: Path, lines: Any
 ) -> None:
     config = make_deployable(inputs, **sections).override(["federation.rounds=1"])
-    silent = {101: lambda message, reply: None if _is_first(message) else reply}
-    grid = NearGrid(parts(tmp_path, 3), meddle=silent)
-    run = run_with(grid, config, tmp_path / "run", settings=ServerSettings(round_timeout=1, patience=0))
+    run = NearGrid(parts(tmp_path, 3), meddle={101: silent(1)}).serve(config, tmp_path / "run")
     assert why in lines.text
     assert_same_server(run, fedotp.run(config.override(["federation.rounds=0"]), tmp_path / "untrained"))
 
 
 def test_two_rounds_that_were_not_accepted_do_not_lose_the_one_that_was(inputs: Path, tmp_path: Path) -> None:
-    def late(message: Message, reply: Message) -> Message | None:
-        return None if message.metadata.message_type == "train" and message.metadata.group_id in "234" else reply
-
     kept: list[list[int]] = []
 
     def look(message: Message, reply: Message) -> Message | None:
-        if message.metadata.message_type == "train":
-            (path,) = (tmp_path / "site-1").glob("*/private.safetensors")
-            kept.append(PrivateFile(path).rounds)
-        return late(message, reply)
+        kept.append(_private(tmp_path / "site-1").rounds)
+        return silent(2, 3, 4)(message, reply)
 
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: look})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 5}), QUICK, tmp_path / "run", **named(grid))
+    grid = NearGrid(parts(tmp_path, 2), meddle={101: when("train", look)})
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 5}), tmp_path / "run")
     assert answered(run) == [[0, 1], [0], [0], [0], [0, 1]]
     assert kept == [[1], [1, 2], [1, 3], [1, 4], [1, 5]]

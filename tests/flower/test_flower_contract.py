@@ -21,7 +21,6 @@ from flwr.common import constant
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.server.superlink.linkstate import in_memory_linkstate
 from flwr.supercore import constant as supercore_constant
-from flwr.supercore.corestate import in_memory_corestate
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.routers.fleet.node_auth import authenticate_node
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
@@ -142,9 +141,7 @@ def link() -> Iterator[SuperLink]:
 
 
 @pytest.fixture
-def state(link: SuperLink, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for module in (in_memory_linkstate, in_memory_corestate):
-        monkeypatch.setattr(module, "now", module.now)  # type: ignore[attr-defined]  # put back at the end
+def state(link: SuperLink, flowers_clock: None) -> Any:
     return link._app.state.linkstate_factory.state()
 
 

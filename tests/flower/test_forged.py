@@ -6,21 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, interrupted, make_deployable, parts
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundReport, Settings
+from fedotp.federation import Settings
 from fedotp.federation.clients import KeptRows
-from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._policy import Policy
 from fedotp.flower.site._site import _Work
 from fedotp.flower.site._state import Ledger, PrivateFile
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.watch import Observer
 
 
 def _work(path: Path) -> _Work:
@@ -31,13 +27,6 @@ def _work(path: Path) -> _Work:
 def _stored(path: Path, **params: torch.Tensor) -> Path:
     PrivateFile(path).keep(1, params)
     return path
-
-
-def test_the_private_prompt_of_the_accepted_round_is_recalled(tmp_path: Path) -> None:
-    work = _work(_stored(tmp_path / "private.safetensors", private=torch.ones(2, 3)))
-    work.recall(1)
-    kept = work.clients.kept.read(np.array([0]), torch.device("cpu"))
-    assert kept["private"].tolist() == [[[1.0] * 3] * 2]
 
 
 @pytest.mark.parametrize(
@@ -56,24 +45,10 @@ def test_a_private_prompt_of_another_shape_is_refused(params: dict[str, torch.Te
         _work(path).recall(1)
 
 
-QUICK = ServerSettings(round_timeout=5)
-
-
-class _KilledError(Exception):
-    """The server is killed."""
-
-
-class _Deadly(Observer):
-    def on_round(self, report: RoundReport) -> None:
-        raise _KilledError
-
-
 @pytest.fixture(scope="module")
 def stopped(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forged")
-    grid = NearGrid(parts(folder, 2))
-    with pytest.raises(_KilledError):
-        serve(grid, make_deployable(inputs), QUICK, folder / "run", observer=_Deadly(), **named(grid))
+    interrupted(make_deployable(inputs), folder)
     return folder / "run"
 
 
@@ -102,7 +77,6 @@ def test_a_forged_manifest_is_refused_in_one_line(case: str, stopped: Path, tmp_
     manifest = RunDirectory(run).manifest
     FORGERIES[case](manifest)
     RunDirectory(run).save_manifest(manifest)
-    grid = NearGrid(parts(tmp_path, 2))
     with pytest.raises(FedotpError, match="is corrupt") as caught:
-        resume_serving(grid, run, QUICK, **named(grid))
+        NearGrid(parts(tmp_path, 3)).resume(run)
     assert "\n" not in str(caught.value)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
+from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Member, Registration, Registry, State
 from fedotp.flower.server._updates import checked_update, reported_scores
 
@@ -97,7 +98,7 @@ def test_no_answer_to_an_evaluation_raises_in_the_server(what: Any) -> None:
 @given(what=answers, known=st.booleans())
 def test_no_answer_to_hello_raises_in_the_server(what: Any, known: bool) -> None:
     registry = Registry([Member("site")], {1: "site"} if known else None)
-    registration = Registration(SimpleNamespace(), registry, SimpleNamespace(classes=()))  # type: ignore[arg-type]
+    registration = Registration(SimpleNamespace(), registry, SimpleNamespace(classes=()), ServerSettings())  # type: ignore[arg-type]
     member = registry.meet(1, "first")
     member.state = State.ASKED
     registration._take(member, answer(what))

@@ -15,7 +15,7 @@ from dp_accounting import (
     rdp,
 )
 from flwr.app import Message
-from near_sites import LyingServer, NearGrid, answered, assert_same_server, make_deployable, named, parts
+from near_sites import LyingServer, NearGrid, answered, assert_same_server, make_deployable, parts, silent
 from real_processes import make_study, processes
 
 import fedotp
@@ -25,7 +25,6 @@ from fedotp.federation import Checkpoint, Settings
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site._policy import Policy
 from fedotp.flower.site._state import Ledger, PrivateFile
 from fedotp.privacy import Entropy
@@ -56,7 +55,7 @@ def test_a_site_makes_the_simulator_s_steps(
     simulated = fedotp.run(config, tmp_path / "simulated")
     monkeypatch.setattr("fedotp.flower.site._site.Entropy", lambda: None)
     grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    deployed = grid.serve(config, tmp_path / "deployed")
     assert_same_server(deployed, simulated, atol=1e-6)
     expected, found = simulated.summary["privacy"], deployed.summary["privacy"]
     assert list(found["clients"].values()) == list(expected["clients"].values())
@@ -73,38 +72,25 @@ def test_a_site_makes_the_simulator_s_steps(
 
 
 def test_noise_is_never_the_same_and_a_round_made_again_is_paid_for_again(inputs: Path, tmp_path: Path) -> None:
-    config = private(inputs)
-    folder = tmp_path / "sites"
-    grid = NearGrid(parts(folder, 3, share="nothing"))
-    lost = []
-
-    def lose_once(_message: Message, reply: Message) -> Message | None:
-        told = wire.STEPS in reply.content.metric_records.get(wire.METRICS, {})
-        if told and not lost:
-            lost.append(reply)
-            return None
-        return reply
-
-    grid.meddle = {101: lose_once}
-    deployed = serve(grid, config, ServerSettings(round_timeout=0.01), tmp_path / "run", **named(grid))
-    assert len(lost) == 1
+    config, folder = private(inputs), tmp_path / "sites"
+    grid = NearGrid(parts(folder, 3, share="nothing"), meddle={101: silent(1)})
+    deployed = grid.serve(config, tmp_path / "run", ServerSettings(round_timeout=0.01))
     # The server has one update of site-1, the site has sent two: its own account counts both, and tells so.
     lines = [json.loads(line) for line in (folder / "site-1/releases.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [1, 2]
     assert trained(grid)[-1][wire.STEPS] > 0
     spent = deployed.summary["privacy"]["clients"]
     assert spent["site-1"] > 0
-    again = serve(NearGrid(parts(tmp_path / "more", 3)), config, ServerSettings(), tmp_path / "again")
+    again = NearGrid(parts(tmp_path / "more", 3)).serve(config, tmp_path / "again", known=False)
     one, other = Checkpoint.read(deployed.checkpoint).server, Checkpoint.read(again.checkpoint).server
     assert max(float((one[name] - other[name]).abs().max()) for name in one) > 1e-3
 
 
 def test_a_budget_ends_the_run_in_order_and_a_site_keeps_to_it_by_itself(inputs: Path, tmp_path: Path) -> None:
-    free = serve(NearGrid(parts(tmp_path / "a", 3)), private(inputs), ServerSettings(), tmp_path / "free")
+    free = NearGrid(parts(tmp_path / "a", 3)).serve(private(inputs), tmp_path / "free", known=False)
     after = [record["epsilon"] for record in free.metrics("round")]
     limited = private(inputs, f"privacy.epsilon={(after[0] + after[1]) / 2}")
-    grid = NearGrid(parts(tmp_path / "b", 3))
-    done = serve(grid, limited, ServerSettings(), tmp_path / "limited", **named(grid))
+    done = NearGrid(parts(tmp_path / "b", 3)).serve(limited, tmp_path / "limited")
     assert done.summary["rounds"] == 1
     assert done.summary["privacy"]["ended_the_run"]
     assert done.summary["privacy"]["epsilon"] == after[0]
@@ -267,8 +253,7 @@ def test_a_ledger_survives_a_kill_and_a_damaged_one_is_refused(
 
 
 def test_an_honest_run_within_what_is_required_is_obeyed(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3, **WARY))
-    run = serve(grid, private(inputs), ServerSettings(), tmp_path / "run", **named(grid))
+    run = NearGrid(parts(tmp_path, 3, **WARY)).serve(private(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert not any(record.get("faults") for record in run.metrics("round"))
     for name, spent in run.summary["privacy"]["clients"].items():

@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Message
-from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from near_sites import NearGrid, answered, changed, interrupted, make_deployable, parts, prompt_in
 
 from fedotp.cli.server import _given
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.server._updates import furthest, median, most_images
 from fedotp.report.page._gather import gather
 from fedotp.runs.directory import RunDirectory
 
 IMAGES = {"site-0": 11, "site-1": 11, "site-2": 6}  # of the toy federation
-QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
 ENDLESS = 10**9
 
 
@@ -32,32 +30,26 @@ def claiming(n_images: int, train: Callable[[np.ndarray], np.ndarray] = lambda x
             reply.content["config"]["train-images"] = n_images
         if message.metadata.message_type == "train":
             reply.content["metrics"]["num-examples"] = n_images
-            received = np.array(message.content.array_records["arrays"]["shared"].numpy())
-            update = np.array(reply.content.array_records["arrays"]["shared"].numpy())
-            reply.content["arrays"] = ArrayRecord({"shared": Array(received + train(update - received))})
+            received, update = prompt_in(message), prompt_in(reply)
+            reply.content["arrays"] = ArrayRecord({"shared": Array(np.float32(received + train(update - received)))})
         return reply
 
     return meddle
 
 
-def sent_in(grid: NearGrid, round_: int, what: list[Message]) -> list[np.ndarray]:
-    """The prompts of the messages to sites, or of their answers, in a round."""
-    return [
-        np.array(found.content.array_records["arrays"]["shared"].numpy(), np.float64)
-        for message, found in zip(grid.sent, what, strict=True)
-        if message.metadata.message_type == "train" and message.metadata.group_id == str(round_)
-    ]
+def require_average(run: RunDirectory, grid: NearGrid, round_: int, weights: list[int]) -> None:
+    """The server's prompt is the weighted average of the updates of a round."""
+    updates = [prompt_in(reply) for _, reply in grid.exchanged("train", round_)]
+    expected = torch.from_numpy(np.average(updates, axis=0, weights=weights)).float()
+    torch.testing.assert_close(Checkpoint.read(run.checkpoint).server["shared"], expected, atol=1e-6, rtol=0)
 
 
 def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
     inputs: Path, tmp_path: Path, lines: Any
 ) -> None:
     grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    expected = np.average(sent_in(grid, 1, grid.answered), axis=0, weights=[11, 11, 22])
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
-    )
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run")
+    require_average(run, grid, 1, [11, 11, 22])
     assert run.summary["weights"] == {"site-0": 11, "site-1": 11, "site-2": 22}
     assert run.summary["capped"] == {"site-2": ENDLESS}
     assert "site-2 reports 1000000000 training images; its weight is limited to 22 (--max-times 10)" in lines.text
@@ -68,7 +60,7 @@ def test_a_site_that_claims_endless_images_does_not_replace_the_prompt(
 def test_the_administrator_says_how_many_images_count(inputs: Path, tmp_path: Path) -> None:
     grid = NearGrid(parts(tmp_path, 3), meddle={102: claiming(ENDLESS)})
     options = ServerSettings(round_timeout=0.5, max_images=10)
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), options, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run", options)
     assert run.summary["weights"] == dict.fromkeys(IMAGES, 10)
     assert run.summary["capped"] == {"site-0": 11, "site-1": 11, "site-2": ENDLESS}
 
@@ -92,27 +84,15 @@ def test_the_median_is_one_that_a_single_site_cannot_raise() -> None:
     assert furthest([0.01, 0.02, 99], 0.2, 10) == 1  # a prompt may be almost 0
 
 
-def interrupted(inputs: Path, folder: Path) -> dict[int, dict[str, Any]]:
-    """A run of three sites, stopped in its second round."""
-    sites = parts(folder, 3)
-    grid = NearGrid(sites, meddle={100: cut_in(2)})
-    with pytest.raises(KeyboardInterrupt):
-        serve(grid, make_deployable(inputs), QUICK, folder / "run", **named(grid))
-    return sites
-
-
 @pytest.mark.parametrize("allowed", [False, True])
 def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed(
     allowed: bool, inputs: Path, tmp_path: Path, lines: Any
 ) -> None:
-    grid = NearGrid(interrupted(inputs, tmp_path), meddle={102: claiming(20)})
+    grid = NearGrid(interrupted(make_deployable(inputs), tmp_path).nodes, meddle={102: claiming(20)})
     options = ServerSettings(round_timeout=0.5, allow_new_counts=allowed)
-    run = resume_serving(grid, tmp_path / "run", options, **named(grid))
+    run = grid.resume(tmp_path / "run", options)
     weights = {**IMAGES, "site-2": 20 if allowed else 6}
-    expected = np.average(sent_in(grid, 2, grid.answered), axis=0, weights=list(weights.values()))
-    torch.testing.assert_close(
-        Checkpoint.read(run.checkpoint).server["shared"], torch.from_numpy(expected).float(), atol=1e-6, rtol=0
-    )
+    require_average(run, grid, 2, list(weights.values()))
     assert run.summary["weights"] == weights
     assert RunDirectory(run.path).manifest["deployment"]["train_images"] == weights
     assert ("its weight stays limited to the 6 it reported first" in lines.text) is not allowed
@@ -121,25 +101,22 @@ def test_a_site_that_comes_back_with_more_images_counts_as_agreed_unless_allowed
 def test_a_site_restarted_during_a_run_cannot_change_its_weight(inputs: Path, tmp_path: Path, lines: Any) -> None:
     grid = NearGrid(parts(tmp_path, 3))
 
-    def restart(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.came[102] = "again"
-            grid.meddle[102] = claiming(ENDLESS)
-        return reply
+    def restart(_reply: RecordDict) -> None:
+        grid.came[102], grid.meddle[102] = "again", claiming(ENDLESS)
 
-    grid.meddle[102] = restart
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    grid.meddle[102] = changed("train", restart)
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
     assert run.summary["weights"] == IMAGES
     assert "site site-2 reports 1000000000 training images" in lines.text
 
 
 def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_path: Path, lines: Any) -> None:
-    far = claiming(IMAGES["site-2"], lambda moved: 50 * moved / np.linalg.norm(moved).astype(np.float32))
+    far = claiming(IMAGES["site-2"], lambda moved: 50 * moved / np.linalg.norm(moved))
     grid = NearGrid(parts(tmp_path, 3), meddle={102: far})
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
-    (start, *_), answers = sent_in(grid, 1, grid.sent), sent_in(grid, 1, grid.answered)
-    moved = [answer - start for answer in answers]
+    run = grid.serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run")
+    start = prompt_in(grid.exchanged("train")[0][0])
+    moved = [prompt_in(reply) - start for _, reply in grid.exchanged("train")]
     moved[2] *= 50 / np.linalg.norm(moved[2])
     most = max(1.0, np.linalg.norm(start), 10 * sorted(np.linalg.norm(m) for m in moved)[1])
     moved[2] *= most / 50

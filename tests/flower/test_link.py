@@ -2,7 +2,6 @@
 
 import gzip
 import http.server
-import logging
 import signal
 import socket
 import subprocess
@@ -65,11 +64,9 @@ def soon(happened: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], int]]:
+def said(lines: pytest.LogCaptureFixture) -> Callable[[str], int]:
     """How often words were logged."""
-    monkeypatch.setattr(logging.getLogger("fedotp"), "propagate", True)
-    with caplog.at_level(logging.INFO, "fedotp"):
-        yield lambda words: sum(words in record.getMessage() for record in caplog.records)
+    return lambda words: sum(words in message for message in lines.messages)
 
 
 @contextmanager
@@ -81,50 +78,49 @@ def watched(folder: Path, code: str) -> Iterator[Watched]:
         player.node._shut()
 
 
-def test_a_site_that_is_answered_nothing_connects_anew_and_says_so(tmp_path: Path, said: Callable[[str], int]) -> None:
+@pytest.fixture
+def site(tmp_path: Path, said: Callable[[str], int]) -> Iterator[Watched]:
+    """A connected one."""
     with watched(tmp_path, CONNECTED) as site:
         soon(lambda: said(f"connected to {SERVER}") == 1)
-        first = site.process
-        site.pass_seconds(85)
-        assert first.poll() is None
-        site.pass_seconds(10)
-        assert first.poll() is not None
-        assert said(f"no answer from {SERVER} for 90 s; reconnecting") == 1
-        soon(lambda: said(f"connected to {SERVER}") == 2)
-        assert site.process is not first
+        yield site
+
+
+def test_a_site_that_is_answered_nothing_connects_anew_and_says_so(site: Watched, said: Callable[[str], int]) -> None:
+    first = site.process
+    site.pass_seconds(85)
+    assert first.poll() is None
+    site.pass_seconds(10)
+    assert first.poll() is not None
+    assert said(f"no answer from {SERVER} for 90 s; reconnecting") == 1
+    soon(lambda: said(f"connected to {SERVER}") == 1)
+    assert site.process is not first
 
 
 def test_a_link_that_beats_but_asks_for_nothing_is_slow_at_first_and_then_deaf(
-    tmp_path: Path, said: Callable[[str], int]
+    site: Watched, said: Callable[[str], int]
 ) -> None:
-    with watched(tmp_path, CONNECTED) as site:
-        soon(lambda: said(f"connected to {SERVER}") == 1)
-        first = site.process
-        for _ in range(890):
+    first = site.process
+    for seconds, is_deaf in ((890, False), (20, True)):
+        for _ in range(seconds):
             site.node._count(_supernode.HEARTBEAT)
             site.pass_seconds(1)
-        assert first.poll() is None
-        for _ in range(20):
-            site.node._count(_supernode.HEARTBEAT)
-            site.pass_seconds(1)
-        assert first.poll() is not None
-        assert said(f"no request reached {SERVER}") == 1
+        assert (first.poll() is not None) is is_deaf
+    assert said(f"no request reached {SERVER}") == 1
 
 
-def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(tmp_path: Path, said: Callable[[str], int]) -> None:
-    with watched(tmp_path, CONNECTED) as site:
-        soon(lambda: said(f"connected to {SERVER}") == 1)
-        first = site.process
-        with site.node.working():
-            site.pass_seconds(1000)
-            assert said("finishing the message in progress") == 1
-            site.node._count(_supernode.HEARTBEAT)
-            assert said(f"connection to {SERVER} restored") == 1
-            site.pass_seconds(1000)
-        site.pass_seconds(85)
-        assert first.poll() is None, "what was answered has time to be handed in"
-        site.pass_seconds(10)
-        assert first.poll() is not None
+def test_a_message_in_progress_is_not_cut_off_when_the_link_is_lost(site: Watched, said: Callable[[str], int]) -> None:
+    first = site.process
+    with site.node.working():
+        site.pass_seconds(1000)
+        assert said("finishing the message in progress") == 1
+        site.node._count(_supernode.HEARTBEAT)
+        assert said(f"connection to {SERVER} restored") == 1
+        site.pass_seconds(1000)
+    site.pass_seconds(85)
+    assert first.poll() is None, "what was answered has time to be handed in"
+    site.pass_seconds(10)
+    assert first.poll() is not None
 
 
 def test_the_time_a_machine_slept_is_no_silence() -> None:
@@ -145,7 +141,7 @@ def test_two_sites_with_one_key_are_told_so(tmp_path: Path, said: Callable[[str]
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(1000)", "import sys; sys.exit('ConnectError')"])
 def test_a_server_that_is_not_there_is_said_to_be_so_once(
-    code: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, said: Callable[[str], int]
+    code: str, tmp_path: Path, lines: pytest.LogCaptureFixture, said: Callable[[str], int]
 ) -> None:
     """A site that goes on running after its run has ended does not fill its log."""
     with watched(tmp_path, code) as site:
@@ -154,7 +150,7 @@ def test_a_server_that_is_not_there_is_said_to_be_so_once(
                 site.ended()
             site.pass_seconds(1000)
     assert said(f"{SERVER}: cannot connect; retrying every 20 s") == 1
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in lines.records] == ["WARNING"]
 
 
 def test_a_worker_outlives_a_supernode_that_forgot_its_message() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Message
-from near_sites import NearGrid, make_deployable, named, with_keys
+from near_sites import NearGrid, make_deployable, prompt_in, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
@@ -25,7 +25,6 @@ from fedotp.flower._wire import to_record
 from fedotp.flower.secure import Advert, VoidSumError
 from fedotp.flower.server import ServerSettings, _secure_rounds
 from fedotp.flower.server._registration import Member
-from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
 
 pytestmark = pytest.mark.usefixtures("hurry")
@@ -56,46 +55,39 @@ def weights(grid: NearGrid) -> list[int]:
 # One sum -----------------------------------------------------------------------------------------------------------
 
 
+Forge = Callable[[Message], None]
+
+
+def forging(key: str, **changes: Any) -> Forge:
+    """Another "agreement" or "session"."""
+
+    def forge(message: Message) -> None:
+        facts(message)[key] = json.dumps({**json.loads(facts(message)[key]), **changes}, sort_keys=True)
+
+    return forge
+
+
 def standing_still(message: Message) -> None:
     """Another configuration in the agreement: a site adds the prompt that it received."""
-    agreement = json.loads(facts(message)["agreement"])
-    agreement["config"]["optimizer"] |= {"lr": 1e-12, "weight_decay": 0.0}
-    facts(message)["agreement"] = json.dumps(agreement, sort_keys=True)
-
-
-def plain(message: Message) -> None:
-    agreement = json.loads(facts(message)["agreement"])
-    facts(message)["agreement"] = json.dumps({**agreement, "secure": None}, sort_keys=True)
-
-
-def zeroed(message: Message) -> None:
-    """Another prompt."""
-    arrays = message.content.array_records["arrays"]
-    zeros = {name: torch.zeros_like(torch.tensor(array.numpy())) for name, array in arrays.items()}
-    message.content.array_records["arrays"] = to_record(zeros)
-
-
-def saying(key: str, value: object) -> Callable[[Message], None]:
-    def forge(message: Message) -> None:
-        facts(message)[key] = value
-
-    return forge
-
-
-def meeting(**changes: Any) -> Callable[[Message], None]:
-    """Another session."""
-
-    def forge(message: Message) -> None:
-        session = json.loads(facts(message)["session"])
-        facts(message)["session"] = json.dumps({**session, **changes}, sort_keys=True)
-
-    return forge
+    config = json.loads(facts(message)["agreement"])["config"]
+    config["optimizer"] |= {"lr": 1e-12, "weight_decay": 0.0}
+    forging("agreement", config=config)(message)
 
 
 def consistent(message: Message) -> None:
     """Another configuration, and a session that says so."""
     standing_still(message)
-    meeting(agreement=Agreement.of(facts(message)).digest)(message)
+    forging("session", agreement=Agreement.of(facts(message)).digest)(message)
+
+
+def zeroed(message: Message) -> None:
+    """Another prompt."""
+    zeros = torch.zeros(prompt_in(message).shape)
+    message.content.array_records["arrays"] = to_record({"shared": zeros})
+
+
+def saying(key: str, value: object) -> Forge:
+    return lambda message: facts(message).update({key: value})
 
 
 def outweighed(message: Message) -> None:
@@ -105,16 +97,19 @@ def outweighed(message: Message) -> None:
     facts(message)["parts"] = contents
 
 
-Lie = tuple[str, Callable[[Message], None], str]
-LIES: dict[str, Lie] = {
+LIES: dict[str, tuple[str, Forge, str]] = {
     "another agreement in the order": (TRAIN, standing_still, "a secure sum that does not match the agreement"),
     "another agreement that is signed": ("", consistent, "invalid signature"),
-    "a plain order": (TRAIN, plain, "policy: secure sums are required"),
+    "a plain order": (TRAIN, forging("agreement", secure=None), "policy: secure sums are required"),
     "another prompt in the order": (TRAIN, zeroed, "prompt is not the one that the sites of the secure sum"),
-    "another prompt that is signed": ("", meeting(prompt="0" * 64), "invalid signature"),
+    "another prompt that is signed": ("", forging("session", prompt="0" * 64), "invalid signature"),
     "another round in the order": (TRAIN, saying("server-round", 9), r"signed .* = \(\d, 1, 0\), got \(\d, 9, 0\)"),
     "a start that is yet to come": (KEYS, saying("accepted", 1), "must be below the current round 1, got 1"),
-    "another bound on weights": ("", meeting(most_images=1), "site site-2: must be from 1 to 1 images, got 5"),
+    "another bound on weights": (
+        "",
+        forging("session", most_images=1),
+        "site site-2: must be from 1 to 1 images, got 5",
+    ),
     "another weight of a site": (SHARES, outweighed, "does not contain this site's own keys|invalid signature"),
     "no session in the order": (TRAIN, saying("session", ""), "contains no valid secure sum"),
 }
@@ -134,7 +129,7 @@ def test_a_server_that_lies_to_all_sites_but_one_opens_nothing(
     grid, _ = with_keys(tmp_path, 4, policy="secure_sums = true")
     grid.forge = to_others
     with pytest.raises(FedotpError, match="round 1: secure sum failed 2 times"):
-        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs), tmp_path / "run", SECURE)
     refusals = [line for line in lines.messages if line.startswith("request refused: ")]
     assert len([line for line in refusals if re.search(why, line)]) >= 2 * 3  # all others, in each sum
     assert len(answers(grid, TRAIN)) <= 2  # the target's at most: of one site, nothing can be opened
@@ -153,7 +148,7 @@ def test_a_site_counts_with_its_own_images_up_to_the_bound_that_all_sign(
     for settings in (replace(SECURE, max_images=most), replace(SECURE, max_images=most, secure=False)):
         grid, keys = with_keys(tmp_path / str(settings.secure), 4)
         out = tmp_path / str(settings.secure) / "run"
-        run = serve(grid, of_sites(inputs), settings, out, public_keys=keys, **named(grid))
+        run = grid.serve(of_sites(inputs), out, settings, public_keys=keys)
         averages.append(Checkpoint.read(run.checkpoint).server)
         assert weights(grid) == ([min(n, most or max(IMAGES)) for n in IMAGES] if settings.secure else [])
     torch.testing.assert_close(*averages, rtol=0, atol=1e-6)
@@ -170,7 +165,7 @@ def test_a_site_that_counts_with_more_than_was_agreed_on_is_left_out(
         return reply
 
     grid.meddle[103] = modest
-    run = serve(grid, of_sites(inputs), SECURE, tmp_path / "run", public_keys=keys, **named(grid))
+    run = grid.serve(of_sites(inputs), tmp_path / "run", SECURE, public_keys=keys)
     assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
     assert "site site-3: its weight must be from 1 to the agreed 3 images, got 7" in lines.text
 
@@ -215,7 +210,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     begin = _secure_rounds.SecureRound.__init__
 
     def beginning(attempt: Any, *given: Any) -> None:
-        attempts.append(given[1])
+        attempts.append(given[0].registration.registry)
         begin(attempt, *given)
 
     def once_more(attempt: _secure_rounds.ServerSession) -> np.ndarray:
@@ -229,7 +224,7 @@ def test_a_second_sum_of_a_round_must_be_of_the_same_sites_weights_and_starts(
     monkeypatch.setattr(_secure_rounds.ServerSession, "total", once_more)
     settings = replace(SECURE, min_sites=4)
     with pytest.raises(FedotpError, match=r"round 2: secure sum failed 2 times in a row: only [01] of 4 sites"):
-        serve(grid, of_sites(inputs, 5, rounds=2), settings, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs, 5, rounds=2), tmp_path / "run", settings)
     assert len(opened) == 2  # one in each round
     assert lines.text.count("request refused: this site has already opened another sum of round 2") == (
         3 if lie is another_site else 4
@@ -246,7 +241,7 @@ def test_a_threshold_just_below_two_thirds_is_refused(
     grid, _ = with_keys(tmp_path, 6, policy="secure_sums = true")
     settings = replace(SECURE, secure_threshold=2 / 3 - 1e-6)
     with pytest.raises(FedotpError, match="every site was refused"):
-        serve(grid, of_sites(inputs, 6), settings, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs, 6), tmp_path / "run", settings)
     assert lines.text.count("policy: --secure-threshold must be at least 0.6666666667, got 0.6666656667") >= 6
 
 
@@ -260,4 +255,4 @@ def test_a_method_that_sends_each_site_another_prompt_has_no_secure_sums(
     monkeypatch.setattr(METHODS["fedotp"], "send", send)
     grid, _ = with_keys(tmp_path, 4)
     with pytest.raises(FedotpError, match="require a method whose server sends the same prompt to all sites"):
-        serve(grid, of_sites(inputs), SECURE, tmp_path / "run", **named(grid))
+        grid.serve(of_sites(inputs), tmp_path / "run", SECURE)

@@ -12,27 +12,13 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, changed, make_deployable, parts, silent
 
 from fedotp.errors import FedotpError
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Member, Registration, Registry, State
-from fedotp.flower.server._serve import serve
 from fedotp.flower.server._updates import checked_update, reported_scores
 from fedotp.runs.directory import RunDirectory
-
-QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
-
-
-def answering(kind: str, change: Callable[[RecordDict], Any]) -> Callable[[Message, Message], Message]:
-    """Change what a site answers to messages of one kind."""
-
-    def meddle(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == kind:
-            change(reply.content)
-        return reply
-
-    return meddle
 
 
 def saying(record: str, **values: Any) -> Callable[[RecordDict], Any]:
@@ -64,9 +50,8 @@ def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     folder = tmp_path_factory.mktemp("honest")
     grid = NearGrid(parts(folder, 2, share="predictions"))
     config = make_deployable(inputs, federation={"rounds": 1})
-    serve(grid, config, QUICK, folder / "run", classes=("blue", "green", "red"), **named(grid))
-    answers = zip(grid.sent, grid.answered, strict=True)
-    return {each.metadata.message_type: (each, reply) for each, reply in answers if each.metadata.dst_node_id == 101}
+    grid.serve(config, folder / "run", classes=("blue", "green", "red"))
+    return {kind: grid.exchanged(kind)[-1] for kind in ("query", "train", "evaluate")}
 
 
 @pytest.mark.parametrize("lie", HELLOS)
@@ -76,28 +61,20 @@ def test_a_site_that_lies_at_hello_is_refused(lie: str, honest: Any, lines: Any)
     member = Member("site-1", node=101, state=State.ASKED)
     registry = Registry([member], {101: "site-1"})
     agreement = SimpleNamespace(classes=("blue", "green", "red"))
-    Registration(None, registry, agreement)._take(member, reply)  # type: ignore[arg-type]
+    Registration(None, registry, agreement, ServerSettings())._take(member, reply)  # type: ignore[arg-type]
     assert member.state is State.REFUSED
     (refusal,) = [record.getMessage() for record in lines.records if "was refused: " in record.getMessage()]
     assert refusal.isprintable()
     assert len(refusal) < 500
 
 
-def test_a_run_goes_on_without_a_site_that_lies_at_hello(inputs: Path, tmp_path: Path) -> None:
-    lie = saying("config", **HELLOS["fewer than no images"])
-    grid = NearGrid(parts(tmp_path, 2), meddle={101: answering("query", lie)})
-    config = make_deployable(inputs, federation={"rounds": 1})
-    run = serve(grid, config, QUICK, tmp_path / "run", classes=("blue", "green", "red"), **named(grid))
-    assert [(record["sampled"], record["answered"]) for record in run.metrics("round")] == [([0], [0])]
-
-
 @pytest.mark.parametrize("classes", [[], ["red"], ["red", "red", "blue"], ["red\nINFO", "blue"]])
 def test_sites_that_name_no_classes_end_the_start_and_not_the_server(
     classes: list[str], inputs: Path, tmp_path: Path
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 1), meddle={100: answering("query", saying("config", classes=classes))})
+    grid = NearGrid(parts(tmp_path, 1), meddle={100: changed("query", saying("config", classes=classes))})
     with pytest.raises(FedotpError, match=r"every site was refused|fewer than two classes"):
-        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs), tmp_path / "run")
 
 
 def put(content: RecordDict, value: np.ndarray, name: str = "shared") -> None:
@@ -148,11 +125,9 @@ def test_an_update_that_lies_is_refused(lie: str, honest: Any) -> None:
 @pytest.mark.parametrize("lie", ["not a number", "no number of images", "an endless loss"])
 def test_a_run_averages_the_others_updates_and_keeps_the_fault(lie: str, inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, federation={"rounds": 1})
-    lying, silent = NearGrid(parts(tmp_path / "lying", 3)), NearGrid(parts(tmp_path / "silent", 3))
-    lying.meddle[101] = answering("train", UPDATES[lie][0])
-    silent.meddle[101] = lambda message, reply: None if message.metadata.message_type == "train" else reply
-    run = serve(lying, config, QUICK, tmp_path / "run", **named(lying))
-    expected = serve(silent, config, QUICK, tmp_path / "expected", **named(silent))
+    lying = NearGrid(parts(tmp_path / "lying", 3), meddle={101: changed("train", UPDATES[lie][0])})
+    run = lying.serve(config, tmp_path / "run")
+    expected = NearGrid(parts(tmp_path / "silent", 3), meddle={101: silent()}).serve(config, tmp_path / "expected")
     (record,) = run.metrics("round")
     assert record["answered"] == [0, 2]
     assert UPDATES[lie][1] in record["faults"]["site-1"]
@@ -214,5 +189,5 @@ def test_a_site_cannot_answer_in_the_name_of_another(inputs: Path, tmp_path: Pat
     config = make_deployable(inputs, method={"name": "promptfl-fedamp"})
     forged = NearGrid(parts(tmp_path / "forged", 2), meddle={101: forge})
     honest = NearGrid(parts(tmp_path / "honest", 2))
-    runs = [serve(grid, config, QUICK, tmp_path / name, **named(grid)) for name, grid in (("a", forged), ("b", honest))]
+    runs = [grid.serve(config, tmp_path / name) for name, grid in (("a", forged), ("b", honest))]
     assert_same_server(runs[0], runs[1])

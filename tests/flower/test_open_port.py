@@ -1,17 +1,15 @@
 """Whoever can reach the server's port, with a key or without one, and what that may cost the server."""
 
 import asyncio
-import selectors
 import socket
 import ssl
-import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -26,6 +24,7 @@ from fedotp.errors import FedotpError, TransientError
 from fedotp.flower.keys import ServerKeys, make_keys
 from fedotp.flower.link import _access, _superlink
 from fedotp.flower.link._access import ConnectionLimits, LocalAccess, SiteAccess
+from fedotp.flower.link._listener import Listener
 from fedotp.flower.link._superlink import free_port, superlink
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
@@ -37,36 +36,15 @@ PUSH = "/v1/fleet/push-object"
 
 
 @contextmanager
-def echoing(limits: ConnectionLimits) -> Iterator[int]:
-    """A listener with `limits` that takes what is said for a key and says it back; its port."""
-    stop = threading.Event()
-
-    def serve(listening: socket.socket, ready: selectors.BaseSelector) -> None:
-        ready.register(listening, selectors.EVENT_READ)
-        while not stop.is_set():
-            for key, _ in ready.select(0.05):
-                if key.fileobj is listening:
-                    with suppress(ConnectionAbortedError):
-                        ready.register(listening.accept()[0], selectors.EVENT_READ)
-                    continue
-                connection = cast(socket.socket, key.fileobj)
-                if said := connection.recv(100):
-                    limits.admit(connection.getpeername(), said)
-                    connection.sendall(said)
-                else:
-                    ready.unregister(connection)
-                    connection.close()
-        for key in list(ready.get_map().values()):
-            cast(socket.socket, key.fileobj).close()
-
-    with limits.listen("127.0.0.1", 0) as listening, selectors.DefaultSelector() as ready:
-        thread = threading.Thread(target=serve, args=(listening, ready))
-        thread.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            stop.set()
-            thread.join()
+def listening(limits: ConnectionLimits) -> Iterator[int]:
+    """A listener with `limits` that answers every request; its port."""
+    listener = Listener(limits, "127.0.0.1", 0)
+    listener.serve(SiteAccess(Flower(), None, limits), lifespan="off")
+    try:
+        yield listener.port
+    finally:
+        listener.stop()
+        listener.close()
 
 
 def connect(port: int, stack: ExitStack) -> socket.socket:
@@ -75,16 +53,16 @@ def connect(port: int, stack: ExitStack) -> socket.socket:
     return made
 
 
-def is_answered(connection: socket.socket, words: bytes = b"a key") -> bool:
+def is_answered(connection: socket.socket) -> bool:
     try:
-        connection.sendall(words)
-        return connection.recv(100) == words
+        connection.sendall(b"GET /v1/fleet/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        return connection.recv(1000).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
 
 
 def test_idle_strangers_make_room_for_sites_and_a_site_that_is_in_stays_in() -> None:
-    with echoing(ConnectionLimits(8, no_key=600)) as port, ExitStack() as stack:
+    with listening(ConnectionLimits(8, no_key=600)) as port, ExitStack() as stack:
         site = connect(port, stack)
         assert is_answered(site)
         strangers = [connect(port, stack) for _ in range(30)]
@@ -94,7 +72,7 @@ def test_idle_strangers_make_room_for_sites_and_a_site_that_is_in_stays_in() -> 
 
 
 def test_a_connection_that_shows_no_key_in_time_is_closed() -> None:
-    with echoing(ConnectionLimits(8, no_key=0.2)) as port, ExitStack() as stack:
+    with listening(ConnectionLimits(8, no_key=0.2)) as port, ExitStack() as stack:
         stranger, site = connect(port, stack), connect(port, stack)
         assert is_answered(site)
         time.sleep(0.3)
@@ -143,7 +121,7 @@ class Flower:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.bodies.append((await receive())["body"])
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
 

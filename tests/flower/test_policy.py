@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from near_sites import LyingServer, answered, make_deployable, named, with_keys
+from near_sites import LyingServer, answered, make_deployable, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
@@ -19,7 +19,6 @@ from fedotp.flower._wire import pack
 from fedotp.flower.keys import key_facts, make_keys
 from fedotp.flower.secure import Terms
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site import read_policy
 from fedotp.flower.site._policy import parse_policy
 
@@ -79,7 +78,7 @@ def beyond(rng: random.Random, server: LyingServer, tmp_path: Path) -> Iterator[
     os.utime(began, 2 * (time.time() - 3600 * rng.uniform(24.1, 1000),))
     yield "hours", ([], {"run": run}, "hours since the first order of the run must be at most 24, got")
     few = pack(dict.fromkeys(range(rng.randint(0, 3)), b"key"))
-    facts = {"names": [f"site-{number}" for number in few["numbers"]], **few}
+    facts = few | pack(dict.fromkeys(few["numbers"], b"name"), wire.NAMES)
     yield "sites", ([], {"kind": "query.secure_shares", **facts}, "sites in a secure sum must be at least 4")
     other = {**site, "keys": str(tmp_path / "others/sites/site-0")}
     yield "authority", ([], {"site": other}, "the authority of the federation must be")
@@ -133,7 +132,7 @@ def test_a_federation_within_every_line_is_obeyed_and_shares_no_more(inputs: Pat
     for site in grid.nodes.values():
         site["policy"] = policy
     settings = ServerSettings(secure=True, secure_threshold=0.7)
-    run = serve(grid, config, settings, tmp_path / "run", public_keys=keys, **named(grid))
+    run = grid.serve(config, tmp_path / "run", settings, public_keys=keys)
     assert answered(run) == [[0, 1, 2, 3]] * 2
     assert not any(record.get("faults") for record in run.metrics("round"))
     shown = [reply.content.metric_records.get(wire.METRICS, {}) for reply in grid.answered]

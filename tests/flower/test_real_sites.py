@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from holdings import folder_bytes, n_found, process_bytes, sent_in
-from near_sites import NearGrid, assert_same_server, make_deployable, named, parts
-from real_processes import make_study, processes, rounds_done
+from near_sites import NearGrid, assert_same_server, make_deployable, parts
+from real_processes import make_study, processes, rounds_done, training
 from recorder import recording
 
 import fedotp
@@ -19,7 +19,6 @@ from fedotp.flower.keys import ServerKeys, make_keys, request_key, sign_request
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, verify_run
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site._state import PrivateFile
 from fedotp.runs.directory import RunDirectory
 from stranger import NAME, write_method
@@ -52,7 +51,7 @@ def test_three_sites_end_with_the_simulators_prompt_and_nothing_private_is_heard
     assert [client["name"] for client in run.summary["clients"]] == list(SITES)
     assert all(_is_said(vector, heard) for vector in _vectors(_prompt_before_last(config, tmp_path)))
     near = NearGrid(parts(tmp_path / "near", 3))
-    serve(near, config, ServerSettings(), tmp_path / "near/run", **named(near))
+    near.serve(config, tmp_path / "near/run")
     assert all(n_found(sent.patterns(FixedPoint(3, 11, 64)), heard) for sent in sent_in(near))
     for site in SITES:
         (path,) = (tmp_path / "state" / site).glob("*/private.safetensors")
@@ -97,19 +96,10 @@ def test_a_site_that_does_not_trust_the_server_does_not_connect(inputs: Path, tm
 # Killed processes and a poisoned update ------------------------------------------------------------------------------
 
 
-LIAR = """
-import torch
-from fedotp.flower.site._site import Site
-honest = Site.train
-def poisoned(self, *order):
-    done = honest(self, *order)
-    for value in done.update.values():
-        value.fill_(torch.nan)
-    return done
-Site.train = poisoned
-from fedotp.cli import main
-main()
-"""
+LIAR = training(
+    "done = honest(self, agreement, number, round_, *rest)",
+    "for value in done.update.values(): value.fill_(float('nan'))",
+)
 
 
 @pytest.mark.processes
@@ -161,18 +151,11 @@ def _missing(record: dict, name: str) -> bool:
 
 
 FOUR = ("north", "east", "west", "south")
-DYING = """
-import os, signal
-from fedotp.flower.site._site import Site
-honest = Site.train
-def dying(self, agreement, number, round_, *rest):
-    if round_ == 2:  # it has dealt out its shares
-        os.kill(os.getpid(), signal.SIGKILL)
-    return honest(self, agreement, number, round_, *rest)
-Site.train = dying
-from fedotp.cli import main
-main()
-"""
+DYING = training(
+    "import os, signal",
+    "if round_ == 2: os.kill(os.getpid(), signal.SIGKILL)  # it has dealt out its shares",
+    "done = honest(self, agreement, number, round_, *rest)",
+)
 LYING = """
 from dataclasses import replace
 from fedotp.flower.server import _secure_rounds
@@ -215,7 +198,7 @@ def test_a_site_is_killed_in_a_round_and_no_byte_the_server_holds_is_of_an_updat
     config = make_deployable(inputs).override(["partition.n_clients=4"])
     near = NearGrid(parts(tmp_path / "near", 4))
     near.meddle[103] = lambda message, reply: reply if _arrives(message.metadata) else None
-    plain = serve(near, config, ServerSettings(round_timeout=0.2, patience=0), tmp_path / "near/run", **named(near))
+    plain = near.serve(config, tmp_path / "near/run", ServerSettings(round_timeout=0.2, patience=0))
     run, port = tmp_path / "run", make_study(tmp_path, config, FOUR)
     (tmp_path / "policy.toml").write_text("secure_sums = true\n")
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:

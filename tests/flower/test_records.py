@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 from flwr.app import Array, Message
-from near_sites import make_deployable, named, with_keys
+from near_sites import make_deployable, silent, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
@@ -20,7 +20,6 @@ from fedotp.flower._wire import digest_of
 from fedotp.flower.records import check_logs, read_chain, security_log
 from fedotp.flower.records._chain import Chain
 from fedotp.flower.server import ServerSettings, verify_run
-from fedotp.flower.server._serve import resume_serving, serve
 
 KINDS: dict[str, tuple[dict[str, Any], ServerSettings]] = {
     "plain": ({}, ServerSettings()),
@@ -44,7 +43,7 @@ def logs_of(folder: Path) -> list[Path]:
 def test_every_aggregation_is_repeated_bit_for_bit(kind: str, inputs: Path, tmp_path: Path) -> None:
     sections, settings = KINDS[kind]
     grid, keys = with_keys(tmp_path, 3)
-    run = serve(grid, make_deployable(inputs, **sections), settings, tmp_path / "run", **named(grid), public_keys=keys)
+    run = grid.serve(make_deployable(inputs, **sections), tmp_path / "run", settings, public_keys=keys)
     found = verify_run(run.path, logs_of(tmp_path))
     assert (found.wrong, found.notes) == ([], [])
     assert found.rounds == found.repeated == run.config.federation.rounds
@@ -61,7 +60,7 @@ def honest(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     grid, keys = with_keys(folder, 3, share="predictions")
     given = make_deployable(inputs)
     with security_log(folder / "run.security.jsonl"):
-        serve(grid, given, ServerSettings(), folder / "run", **named(grid), public_keys=keys)
+        grid.serve(given, folder / "run", public_keys=keys)
     return folder
 
 
@@ -91,6 +90,11 @@ def test_a_thousand_forged_bits_are_found_and_located(honest: Path) -> None:
         line = whole[: bit // 8].count(b"\n") + 1
         assert found, (file, bit)
         assert all(_is_located(each, file, line) for each in found), (file, bit, found)
+    for file in (*logs_of(honest), honest / "run/transcript.jsonl"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1] + b"\x0b")  # otherwise the end of a killed process
+        assert any("its end was changed" in each for each in wrong_in(honest))
+        file.write_bytes(whole)
     assert wrong_in(honest) == []
 
 
@@ -107,7 +111,10 @@ def _is_located(message: str, file: Path, line: int) -> bool:
     return name in message and bool(ends and ends[0] <= line + 1 and line <= ends[1])
 
 
-def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+Content = dict[str, Any]
+
+
+def rewrite(path: Path, change: Callable[[Content], object]) -> None:
     """Change lines of a chain and make all of its hashes anew, which no check of the chain can find."""
     contents = [dict(line.content) for line in read_chain(path)]
     path.unlink()
@@ -117,31 +124,32 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
         chain.append({key: value for key, value in content.items() if key not in ("n", "previous", "hash")})
 
 
-def other_params(content: dict[str, Any]) -> None:
-    if content["kind"] == "round" and content["round"] == 2:
-        content["params"] = "0" * 64
+def rewrite_round(folder: Path, change: Callable[[Content], object]) -> None:
+    """Change what the server's transcript says of the second round."""
+    of_round = ("round", 2)
+    rewrite(
+        folder / "run/transcript.jsonl",
+        lambda content: change(content) if (content["kind"], content["round"]) == of_round else None,
+    )
 
 
-def other_weight(content: dict[str, Any]) -> None:
-    if content["kind"] == "round" and content["round"] == 2:
-        content["sites"]["site-1"]["weight"] += 1
-
-
-def other_order(content: dict[str, Any]) -> None:
-    if content["kind"] == "round" and content["round"] == 2:
-        content["sites"]["site-1"]["order"] = "0" * 64
-
-
-def without_site(content: dict[str, Any]) -> None:
-    if content["kind"] == "round" and content["round"] == 2:
-        del content["sites"]["site-1"]
-
-
-LIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "parameters that are no average": (other_params, "round 2: its aggregation gives other parameters"),
-    "a weight that the limits do not give": (other_weight, "round 2, site site-1: its weight is "),
-    "an order that was not sent": (other_order, "round 2, site site-1: .*signature"),
-    "an update that was not counted": (without_site, "round 2: its aggregation gives other parameters"),
+LIES: dict[str, tuple[Callable[[Content], object], str]] = {
+    "parameters that are no average": (
+        lambda content: content.update(params="0" * 64),
+        "round 2: its aggregation gives other parameters",
+    ),
+    "a weight that the limits do not give": (
+        lambda content: content["sites"]["site-1"].update(weight=99),
+        "round 2, site site-1: its weight is ",
+    ),
+    "an order that was not sent": (
+        lambda content: content["sites"]["site-1"].update(order="0" * 64),
+        "round 2, site site-1: .*signature",
+    ),
+    "an update that was not counted": (
+        lambda content: content["sites"].pop("site-1"),
+        "round 2: its aggregation gives other parameters",
+    ),
 }
 
 
@@ -149,7 +157,7 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 def test_a_server_that_makes_its_transcript_anew_is_found(lie: str, honest: Path, tmp_path: Path) -> None:
     shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
     change, message = LIES[lie]
-    rewrite(tmp_path / "run/transcript.jsonl", change)
+    rewrite_round(tmp_path, change)
     assert re.search(message, wrong_in(tmp_path)[0])
 
 
@@ -161,39 +169,35 @@ def test_a_server_that_forges_an_update_is_found(honest: Path, tmp_path: Path) -
     updates["1.shared"] *= 2
     file.write_bytes(safetensors.torch.save(updates))
 
-    def forge(content: dict[str, Any]) -> None:
-        content.pop("keys", None)
-        if content["kind"] == "round" and content["round"] == 2:
-            content["sites"]["site-1"]["update"] = digest_of({"shared": updates["1.shared"]})
-            content["inputs"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    def forge(content: Content) -> None:
+        content["sites"]["site-1"]["update"] = digest_of({"shared": updates["1.shared"]})
+        content["inputs"] = hashlib.sha256(file.read_bytes()).hexdigest()
 
-    rewrite(tmp_path / "run/transcript.jsonl", forge)
-    assert "round 2: its aggregation gives other parameters" in wrong_in(tmp_path)[0]
-    assert any(
-        f"site site-1: {logs_of(tmp_path)[1]} does not contain this update" in each for each in wrong_in(tmp_path)
-    )
+    rewrite_round(tmp_path, forge)
+    rewrite(tmp_path / "run/transcript.jsonl", lambda content: content.pop("keys", None))
+    first, *others = wrong_in(tmp_path)
+    assert "round 2: its aggregation gives other parameters" in first
+    assert any(f"site site-1: {logs_of(tmp_path)[1]} does not contain this update" in each for each in others)
 
 
 def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: Path) -> None:
     shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
-    first, *_, last = logs_of(tmp_path)
+    first, incomplete, last = logs_of(tmp_path)
+    rewrite(incomplete, lambda content: content.pop("round", None))
 
-    def deny(content: dict[str, Any]) -> None:
-        if content["kind"] == "update":
-            content["update"] = "0" * 64
-
-    rewrite(first, deny)
+    rewrite(first, lambda content: content.update(update="0" * 64) if content["kind"] == "update" else None)
     last.write_bytes(last.read_bytes().replace(b"evaluation", b"evacuation"))
     found = wrong_in(tmp_path)
     assert [each for each in found if "site site-0" in each and "does not contain this update" in each]
     assert f"{last}, line 2: the content does not match its hash" in found
+    assert f"{incomplete} is no transcript of a site: KeyError 'round'" in found
 
 
 def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_found(
     inputs: Path, tmp_path: Path
 ) -> None:
     grid, keys = with_keys(tmp_path, 3)
-    grid.meddle[101] = lambda message, reply: None if message.metadata.group_id == "2" else reply
+    grid.meddle[101] = silent(2)
 
     def forge(message: Message) -> None:
         if message.metadata.message_type == "evaluate" and message.metadata.dst_node_id == 102:
@@ -202,15 +206,14 @@ def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_fou
 
     grid.forge = forge
     settings = ServerSettings(round_timeout=0.5)
-    serve(grid, make_deployable(inputs), settings, tmp_path / "run", **named(grid), public_keys=keys)
+    grid.serve(make_deployable(inputs), tmp_path / "run", settings, public_keys=keys)
     rewrite(tmp_path / "run/transcript.jsonl", lambda content: content.pop("faults", None))
     found = verify_run(tmp_path / "run", logs_of(tmp_path)).wrong
-    omitted = [each for each in found if "does not mention this update" in each]
-    assert [("site-1" in each, "round 2" in each) for each in omitted] == [(True, True)]
-    shown = [each for each in found if "received other parameters" in each]
-    assert shown
-    assert all("site site-2" in each for each in shown)
-    assert len(omitted) + len(shown) == len(found)
+    (omitted,) = [each for each in found if "does not mention this update" in each]
+    assert re.search(r"round 2, .*site-1", omitted)
+    found.remove(omitted)
+    assert found
+    assert all(re.search("site site-2: .* received other parameters", each) for each in found)
 
 
 # Kills, resumes and lost sites ---------------------------------------------------------------------------------------
@@ -238,12 +241,11 @@ def test_a_run_that_is_killed_after_any_write_verifies_before_and_after_it_is_re
 
     monkeypatch.setattr(os, "fsync", kill)
     grid, keys = with_keys(tmp_path, 3)
-    sites = {**named(grid), "public_keys": keys}
     with pytest.raises(KilledError):
-        serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **sites)
+        grid.serve(make_deployable(inputs), tmp_path / "run", public_keys=keys)
     assert verify_run(tmp_path / "run", logs_of(tmp_path)).wrong == []
     grid.offline.add(102)  # this site is lost
-    resume_serving(grid, tmp_path / "run", ServerSettings(min_sites=2), **sites)
+    grid.resume(tmp_path / "run", ServerSettings(min_sites=2), public_keys=keys)
     found = verify_run(tmp_path / "run", logs_of(tmp_path))
     assert (found.wrong, found.repeated) == ([], 2)
     assert len(found.notes) <= 5, found.notes

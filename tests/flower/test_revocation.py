@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ec
 from holdings import folder_bytes
 from near_sites import make_deployable
-from real_processes import processes, rounds_done
+from real_processes import processes, rounds_done, training
 from recorder import recording
 
 from fedotp.flower.keys import ServerKeys, _make_keys, make_keys, request_key, revoke_site, sign_request
@@ -20,19 +20,11 @@ from fedotp.flower.keys._certificates import load_key, new_key
 from fedotp.flower.link._superlink import free_port
 from fedotp.runs.directory import RunDirectory
 
-SLOW = """
-import time
-from pathlib import Path
-from fedotp.flower.site._site import Site
-honest = Site.train
-def slow(self, agreement, number, round_, *order):
-    while round_ == 2 and not Path("go").exists():
-        time.sleep(0.2)
-    return honest(self, agreement, number, round_, *order)
-Site.train = slow
-from fedotp.cli import main
-main()
-"""
+SLOW = training(
+    "import os, time",
+    "while round_ == 2 and not os.path.exists('go'): time.sleep(0.2)",
+    "done = honest(self, agreement, number, round_, *rest)",
+)
 
 
 def scalar_forms(key: ec.EllipticCurvePrivateKey) -> list[bytes]:

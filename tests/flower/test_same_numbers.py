@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from near_sites import NearGrid, assert_same_server, cut_in, make_deployable, named, parts
+from near_sites import NearGrid, assert_same_server, cut_in, make_deployable, parts
 
 import fedotp
 from coloured_squares import draw_squares
+from fedotp.config import Config
 from fedotp.data import load_dataset
-from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.methods import METHODS
 from fedotp.runs.directory import RunDirectory
 from runs.toy_run import COLOURS
@@ -32,13 +31,17 @@ def test_sites_end_with_the_simulators_prompts(
     name, *options = method.split(":")
     config = make_deployable(inputs, method={"name": name}, server={"name": step, "lr": 0.1})
     config = config.override([f"prompt.kgcoop={kgcoop}", *options])
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    simulated, deployed = both(config, tmp_path)
     assert_same_server(deployed, simulated, atol=1e-6)
     assert deployed.summary["communication"] == simulated.summary["communication"]
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert deployed.summary["final"]["loss"] == pytest.approx(simulated.summary["final"]["loss"], abs=1e-5)
+
+
+def both(config: Config, folder: Path) -> tuple[RunDirectory, RunDirectory]:
+    """The simulated run, and the one with real sites."""
+    grid = NearGrid(parts(folder, 3, share="predictions"))
+    return fedotp.run(config, folder / "simulated"), grid.serve(config, folder / "deployed")
 
 
 RULES: dict[str, dict[str, Any]] = {
@@ -54,9 +57,7 @@ RULES: dict[str, dict[str, Any]] = {
 def test_robust_rules_give_the_simulators_prompts(rule: str, inputs: Path, tmp_path: Path) -> None:
     server = {"rule": rule, "name": "momentum", "lr": 0.5, **RULES[rule]}
     config = make_deployable(inputs, server=server, federation={"rounds": 1})
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    grid = NearGrid(parts(tmp_path, 3))
-    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    simulated, deployed = both(config, tmp_path)
     assert_same_server(deployed, simulated, atol=1e-6)
     averaged = [[record.get("averaged") for record in run.metrics("round")] for run in (deployed, simulated)]
     assert averaged[0] == averaged[1]
@@ -65,9 +66,7 @@ def test_robust_rules_give_the_simulators_prompts(rule: str, inputs: Path, tmp_p
 
 def test_zero_shot_is_evaluated_without_a_round(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, method={"name": "zeroshot"})
-    simulated = fedotp.run(config, tmp_path / "simulated")
-    grid = NearGrid(parts(tmp_path, 3))
-    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", **named(grid))
+    simulated, deployed = both(config, tmp_path)
     assert deployed.summary["rounds"] == 0
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
 
@@ -77,7 +76,7 @@ def test_sites_that_nobody_named_are_numbered_by_their_parts(inputs: Path, tmp_p
     simulated = fedotp.run(config, tmp_path / "simulated")
     nodes = parts(tmp_path, 3)
     backwards = NearGrid({node: nodes[node] for node in sorted(nodes, reverse=True)})
-    deployed = serve(backwards, config, ServerSettings(), tmp_path / "deployed")
+    deployed = backwards.serve(config, tmp_path / "deployed", known=False)
     assert_same_server(deployed, simulated, atol=1e-6)
     assert [r["sampled"] for r in deployed.metrics("round")] == [r["sampled"] for r in simulated.metrics("round")]
 
@@ -97,8 +96,7 @@ def test_sites_with_their_own_folders_do_what_clients_by_domain_do(inputs: Path,
     for node, name in zip(nodes.values(), DOMAINS, strict=True):
         del node["part"]
         node |= {"data": str(tmp_path / "data" / name), "name": name}
-    grid = NearGrid(nodes)
-    deployed = serve(grid, config, ServerSettings(), tmp_path / "deployed", classes=tuple(COLOURS), **named(grid))
+    deployed = NearGrid(nodes).serve(config, tmp_path / "deployed", classes=tuple(COLOURS))
     assert_same_server(deployed, simulated, atol=1e-6)
     assert deployed.summary["final"]["accuracy"] == pytest.approx(simulated.summary["final"]["accuracy"])
     assert list((tmp_path / "site-0" / "tokens").iterdir())  # encoded once, at the site
@@ -114,7 +112,7 @@ def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: P
     nodes[100] |= {"backbone": str(inputs / "tiny.safetensors"), "share": "predictions"}
     grid = NearGrid(nodes)
     config = make_deployable(inputs, evaluation={"prior": prior})
-    run = serve(grid, config, ServerSettings(), tmp_path / "run", **named(grid))
+    run = grid.serve(config, tmp_path / "run")
     classifier = fedotp.load(tmp_path / "only" / "classifier", backbone=inputs / "tiny.safetensors")
     dataset = load_dataset(tmp_path / "data")
     predictions = run.predictions()
@@ -132,15 +130,13 @@ def test_a_sites_classifier_is_what_it_was_tested_with(inputs: Path, tmp_path: P
 def test_a_run_that_has_not_ended_does_not_replace_the_classifier_of_the_last(inputs: Path, tmp_path: Path) -> None:
     sites = parts(tmp_path, 1)
     place = tmp_path / "site-0" / "classifier" / "prompts.safetensors"
-    first = NearGrid(sites)
-    serve(first, make_deployable(inputs), ServerSettings(), tmp_path / "first", **named(first))
+    NearGrid(sites).serve(make_deployable(inputs), tmp_path / "first")
     kept = place.read_bytes()
     other = make_deployable(inputs, seed=1)
     with pytest.raises(KeyboardInterrupt):
-        serve(NearGrid(sites, meddle={100: cut_in(2)}), other, ServerSettings(), tmp_path / "second", **named(first))
+        NearGrid(sites, meddle={100: cut_in(2)}).serve(other, tmp_path / "second")
     assert place.read_bytes() == kept
     run = RunDirectory.open(tmp_path / "second").manifest["deployment"]["run"]
     assert (tmp_path / "site-0" / run / "classifier" / "prompts.safetensors").read_bytes() != kept
-    third = NearGrid(sites)
-    serve(third, other, ServerSettings(), tmp_path / "third", **named(third))
+    NearGrid(sites).serve(other, tmp_path / "third")
     assert place.read_bytes() != kept

@@ -428,5 +428,5 @@ def test_what_was_packed_is_unpacked() -> None:
     parts = {3: b"three", 1: b"one"}
     assert unpack(pack(parts)) == parts
     assert Session.of(SESSION.text) == SESSION
-    with pytest.raises(FedotpError, match="must have unique numbers"):
+    with pytest.raises(FedotpError, match="contains no valid site numbers"):
         unpack({"numbers": [1, 1], "parts": [b"", b""]})

@@ -1,7 +1,6 @@
 """Secure sums with sites in this process: the plain federation's numbers, and updates that the server never has."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Message
-from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts, with_keys
+from near_sites import NearGrid, answered, interrupted, make_deployable, parts, when, with_keys
 
 import fedotp
 from fedotp.cli.show import print_run
@@ -19,9 +17,7 @@ from fedotp.federation import Checkpoint
 from fedotp.flower.secure import _server_side, _site_side
 from fedotp.flower.secure._fixed_point import FixedPoint
 from fedotp.flower.server import ServerSettings, _secure_rounds
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.methods import METHODS
-from fedotp.runs.directory import RunDirectory
 
 QUICK = ServerSettings(secure=True, round_timeout=0.2, patience=0.0)
 STEPS = ("query.secure_keys", "query.secure_shares", "train", "query.secure_survivors", "query.secure_signatures")
@@ -62,19 +58,6 @@ def of_four(inputs: Path, **sections: Any) -> Any:
     return make_deployable(inputs, **sections).override([f"partition.n_clients={N}"])
 
 
-def silent(*steps: str, group: str = "", times: int = 9) -> Callable[[Message, Message], Message | None]:
-    """A site that says nothing in these steps (of a round)."""
-    left = [times]
-
-    def meddle(message: Message, reply: Message) -> Message | None:
-        if message.metadata.message_type in steps and message.metadata.group_id.startswith(group) and left[0]:
-            left[0] -= 1
-            return None
-        return reply
-
-    return meddle
-
-
 def total_of(rows: list[np.ndarray]) -> list[int]:
     return [sum(int(number) for number in column) % 2**64 for column in zip(*rows, strict=True)]
 
@@ -85,8 +68,7 @@ def test_the_result_is_the_plain_federations_up_to_the_fixed_points_rounding(
     config = make_deployable(inputs, federation={"rounds": 1})
     runs = {}
     for name, settings in (("plain", replace(QUICK, secure=False)), ("secure", QUICK)):
-        grid = NearGrid(parts(tmp_path / name, 3))
-        runs[name] = serve(grid, config, settings, tmp_path / name / "run", **named(grid))
+        runs[name] = NearGrid(parts(tmp_path / name, 3)).serve(config, tmp_path / name / "run", settings)
     plain, secure = (Checkpoint.read(run.checkpoint).server for run in runs.values())
     ((fixed, total),) = heard.totals
     assert total.tolist() == total_of(heard.rows)
@@ -107,8 +89,7 @@ def test_means_of_a_closed_form_add_up_to_the_simulators(inputs: Path, tmp_path:
     """Means of x x' and x y' are within [-1, 1], and every site's counts by its number of images."""
     config = make_deployable(inputs, method={"name": "ridge", "personal": 5.0})
     simulated = fedotp.run(config, tmp_path / "simulated")
-    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    secure = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    secure = NearGrid(parts(tmp_path, 3, share="predictions")).serve(config, tmp_path / "run", QUICK)
     ((fixed, _),) = heard.totals
     images = [len(client.train) for client in simulated.partition.clients]
     assert [weight for _, weight in heard.updates] == images
@@ -125,8 +106,7 @@ def test_means_of_a_closed_form_add_up_to_the_simulators(inputs: Path, tmp_path:
 def test_losses_of_a_personal_ridge_add_up_to_the_simulators(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, method={"name": "personal-ridge"})
     simulated = fedotp.run(config, tmp_path / "simulated")
-    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    secure = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    secure = NearGrid(parts(tmp_path, 3, share="predictions")).serve(config, tmp_path / "run", QUICK)
     found, plain = (Checkpoint.read(run.checkpoint).server for run in (secure, simulated))
     assert plain["losses"].any()
     torch.testing.assert_close(found, plain, rtol=0, atol=1e-4)
@@ -138,13 +118,11 @@ def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_pat
     """In each of five rounds, it falls silent at another step."""
     config = of_four(inputs, federation={"rounds": 5})
     grid, public_keys = with_keys(tmp_path, N, policy="secure_sums = true")
-    lost = [silent(step, group=str(round_)) for round_, step in enumerate(STEPS, 1)]
-
-    def meddle(message: Message, reply: Message) -> Message | None:
-        return reply if all(each(message, reply) is not None for each in lost) else None
-
-    grid.meddle[102] = meddle
-    run = serve(grid, config, QUICK, tmp_path / "run", public_keys=public_keys, **named(grid))
+    silent = list(zip(STEPS, "12345", strict=True))
+    grid.meddle[102] = lambda message, reply: (
+        None if (message.metadata.message_type, message.metadata.group_id) in silent else reply
+    )
+    run = grid.serve(config, tmp_path / "run", QUICK, public_keys=public_keys)
     assert answered(run) == [[0, 1, 3]] * 3 + [[0, 1, 2, 3]] * 2
     assert run.summary["secure"]["void"] == 0
     facts = [reply.content.config_records.get("config", {}) for reply in grid.answered]
@@ -160,8 +138,10 @@ def test_a_site_lost_at_any_step_costs_no_round_and_no_bit(inputs: Path, tmp_pat
 
 def test_a_round_that_too_few_are_left_of_is_made_again(inputs: Path, tmp_path: Path, heard: Heard, lines: Any) -> None:
     config = of_four(inputs, federation={"rounds": 1})
-    grid = NearGrid(parts(tmp_path, N), meddle={node: silent("train", times=1) for node in (100, 101)})
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+    grid = NearGrid(parts(tmp_path, N))
+    once = when("train", lambda _, reply: reply if len(grid.exchanged("train")) > N else None)
+    grid.meddle = {100: once, 101: once}
+    run = grid.serve(config, tmp_path / "run", QUICK)
     assert run.summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 1}
     assert "2 of 4 sites sent masked values, need 3; repeating the secure sum in" in lines.text
     assert heard.totals[0][1].tolist() == total_of(heard.rows[-N:])
@@ -175,8 +155,7 @@ def test_a_round_that_too_few_are_left_of_is_made_again(inputs: Path, tmp_path: 
 def test_what_sites_do_not_share_is_not_in_the_sum(inputs: Path, tmp_path: Path, heard: Heard) -> None:
     sites = parts(tmp_path, 3)
     sites[100]["share"] = sites[101]["share"] = "nothing"
-    grid = NearGrid(sites)
-    run = serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, tmp_path / "run", **named(grid))
+    run = NearGrid(sites).serve(make_deployable(inputs, federation={"rounds": 1}), tmp_path / "run", QUICK)
     assert [row[1] for row in heard.rows[:2]] == [0, 0]
     assert [row[3] for row in heard.rows[:2]] == [0, 0]
     assert next(iter(run.metrics("round")))["loss"] is not None
@@ -190,20 +169,18 @@ def test_a_site_that_one_does_not_know_makes_it_refuse(inputs: Path, tmp_path: P
     grid, _ = with_keys(tmp_path, 3)
     grid.nodes[102] = {key: value for key, value in grid.nodes[102].items() if key != "keys"}
     with pytest.raises(FedotpError, match="secure sum failed 2 times in a row: only 1 of 3 sites sent shares"):
-        serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs), tmp_path / "run", QUICK)
     assert "invalid signature of site 'site-2'" in lines.text
 
 
 def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Path, tmp_path: Path, lines: Any) -> None:
     grid, keys = with_keys(tmp_path, 3)
     grid.nodes[103] = {"part": 0, "name": "site-3", "state": str(tmp_path / "site-3")}
-    run = serve(
-        grid,
+    run = grid.serve(
         of_four(inputs, federation={"rounds": 1}),
-        QUICK,
         tmp_path / "run",
+        QUICK,
         public_keys={**keys, "site-3": keys["site-0"]},
-        **named(grid),
     )
     assert next(iter(run.metrics("round")))["answered"] == [0, 1, 2]
     assert "site site-3: invalid signature of site 'site-3'" in lines.text
@@ -226,28 +203,18 @@ def test_a_site_whose_signature_is_wrong_is_out_and_the_others_go_on(inputs: Pat
     ],
 )
 def test_what_a_sum_cannot_do_is_refused_with_its_reason(
-    changes: dict[str, Any], settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path
+    changes: dict[str, Any], settings: dict[str, Any], why: str, inputs: Path, tmp_path: Path, grid: NearGrid
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
     with pytest.raises(FedotpError, match=f"secure sums are incompatible with {why}") as refusal:
-        serve(grid, make_deployable(inputs, **changes), replace(QUICK, **settings), tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs, **changes), tmp_path / "run", replace(QUICK, **settings))
     assert "\n" not in str(refusal.value)
-    assert not any(message.metadata.message_type == "train" for message in grid.sent)
+    assert not grid.exchanged("train")
 
 
 def test_the_page_names_the_methods_that_cannot_be_added_up() -> None:
     page = (Path(__file__).parents[2] / "docs/secure.md").read_text(encoding="utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith("| methods whose server")]
     assert set(re.findall(r"`([\w-]+)`", row)) == {name for name, method in METHODS.items() if not method().averages}
-
-
-def test_the_privacy_of_images_is_made_at_the_sites_and_goes_with_sums(inputs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting")
-    grid = NearGrid(parts(tmp_path, 3))
-    config = make_deployable(inputs, federation={"rounds": 1}, privacy={"unit": "example"})
-    run = serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    assert run.summary["secure"]["sums"] == 1
-    assert run.summary["privacy"]["epsilon"] > 0
 
 
 @pytest.mark.parametrize(
@@ -263,7 +230,7 @@ def test_a_site_can_insist(
 ) -> None:
     grid = NearGrid(parts(tmp_path, 3, policy=policy))
     with pytest.raises(FedotpError, match=r"every site was refused|failed 2 times"):
-        serve(grid, make_deployable(inputs), replace(QUICK, **settings), tmp_path / "run", **named(grid))
+        grid.serve(make_deployable(inputs), tmp_path / "run", replace(QUICK, **settings))
     assert re.search(why, lines.text)
     assert not any(message.content.array_records for message in grid.answered)
 
@@ -273,7 +240,6 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
 ) -> None:
     """The sites have helped to open it, and see that everything is the same."""
     grid, public_keys = with_keys(tmp_path, N, policy="secure_sums = true")
-    facts: Any = {"public_keys": public_keys, **named(grid)}
     with monkeypatch.context() as patch:
         total = _secure_rounds.ServerSession.total
 
@@ -286,29 +252,17 @@ def test_a_sum_that_was_opened_and_not_written_down_is_opened_again_after_a_resu
 
         patch.setattr(_secure_rounds.ServerSession, "total", opening)
         with pytest.raises(KeyboardInterrupt):
-            serve(grid, of_four(inputs), QUICK, tmp_path / "run", **facts)
-    resume_serving(grid, tmp_path / "run", QUICK, **facts)
-    assert RunDirectory.open(tmp_path / "run").summary["secure"] == {
-        "threshold": 2 / 3,
-        "range": 64,
-        "sums": 1,
-        "void": 0,
-    }
+            grid.serve(of_four(inputs), tmp_path / "run", QUICK, public_keys=public_keys)
+    run = grid.resume(tmp_path / "run", QUICK, public_keys=public_keys)
+    assert run.summary["secure"] == {"threshold": 2 / 3, "range": 64, "sums": 1, "void": 0}
     _, (_, first), (_, second) = heard.totals
     np.testing.assert_array_equal(first, second)
 
 
 def test_a_run_that_goes_on_stays_secure(inputs: Path, tmp_path: Path) -> None:
-    sites, config = parts(tmp_path, 3), make_deployable(inputs)
-    grid = NearGrid(sites, meddle={100: cut_in(2)})
-    with pytest.raises(KeyboardInterrupt):
-        serve(grid, config, QUICK, tmp_path / "run", **named(grid))
-    again = NearGrid(sites)
+    again = NearGrid(interrupted(make_deployable(inputs), tmp_path, QUICK).nodes)
     with pytest.raises(FedotpError, match=r"secure-threshold = 0.5: a resumed run cannot change 0.66"):
-        resume_serving(again, tmp_path / "run", replace(QUICK, secure_threshold=0.5), **named(again))
-    plain = replace(QUICK, secure=False)  # nothing was said of it
-    resume_serving(again, tmp_path / "run", plain, **named(again))
-    assert RunDirectory.open(tmp_path / "run").summary["secure"]["sums"] == 1
-    assert all(
-        "masked" in m.content.array_records["arrays"] for m in again.answered if m.metadata.message_type == "train"
-    )
+        again.resume(tmp_path / "run", replace(QUICK, secure_threshold=0.5))
+    run = again.resume(tmp_path / "run", replace(QUICK, secure=False))  # nothing was said of it
+    assert run.summary["secure"]["sums"] == 1
+    assert all("masked" in reply.content.array_records["arrays"] for _, reply in again.exchanged("train"))

@@ -1,5 +1,7 @@
 """The security log continues its chain in every case, and shows every later change."""
 
+import hashlib
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +13,7 @@ from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.flower._events import record
 from fedotp.flower.records import _security_log, check_logs, security_log
+from fedotp.flower.records._chain import FIRST
 
 
 def write(path: Path, numbers: Sequence[int]) -> None:
@@ -45,7 +48,8 @@ def test_an_honest_log_is_valid_and_only_its_owner_can_read_it(log: Path) -> Non
 def test_every_changed_bit_is_found_at_its_line(log: Path) -> None:
     whole, draws = log.read_bytes(), random.Random(0)
     head = log.with_name(f".{log.name}.head")
-    for bit in draws.sample(range(8 * len(whole)), 100):
+    end = range(8 * len(whole) - 8, 8 * len(whole))
+    for bit in [*draws.sample(range(8 * len(whole)), 100), *end]:
         flip(log, bit)
         line = whole[: bit // 8].count(b"\n") + 1
         found = check_logs([log]).wrong
@@ -67,6 +71,20 @@ def test_removed_and_moved_lines_are_found(keep: slice, log: Path) -> None:
     assert check.wrong or "is not in these files" in check.notes[0]
     write(log, range(2))  # removed lines stay removed if the log continues
     assert check_logs([log]).wrong or check.notes
+
+
+@pytest.mark.parametrize("content", [{}, {"n": "1"}, {"n": [1]}, {"n": None}, {"n": 1}, {"previous": FIRST}])
+def test_a_line_with_a_hash_and_without_its_place_is_found(content: dict[str, object], log: Path) -> None:
+    body = json.dumps({"event": "stop", **content}, separators=(",", ":"))[:-1].encode()
+    forged = log.with_name("forged")
+    forged.write_bytes(b'%s,"hash":"%s"}\n' % (body, hashlib.sha256(body).hexdigest().encode()))
+    assert f"{forged}, line 1: it contains no number, or no hash of the line before" in check_logs([log, forged]).wrong
+
+
+def test_a_head_of_another_length_is_one_line(log: Path) -> None:
+    log.with_name(f".{log.name}.head").write_bytes(b"1" * 1000)
+    with pytest.raises(FedotpError, match="was changed: it must contain the number and the hash"):
+        check_logs([log])
 
 
 def test_the_chain_continues_in_a_new_file(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +111,10 @@ def test_a_line_cut_short_by_a_power_cut_is_discarded(log: Path) -> None:
 
 
 def test_a_log_that_was_changed_at_its_end_is_not_continued(log: Path) -> None:
-    flip(log, 8 * log.stat().st_size - 100)
-    with pytest.raises(FedotpError, match="its last line was changed; move the file away and keep it"):
-        write(log, range(1))
+    for bit in (8 * log.stat().st_size - 100, 8 * log.stat().st_size - 1):
+        flip(log, bit)
+        with pytest.raises(FedotpError, match="its last line was changed; move the file away and keep it"):
+            write(log, range(1))
+        flip(log, bit)
     with security_log(log.with_name("b")), pytest.raises(FedotpError, match="in use"):
         write(log.with_name("b"), range(1))

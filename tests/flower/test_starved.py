@@ -13,8 +13,6 @@ import httpx
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from flwr.server.superlink.linkstate import in_memory_linkstate
-from flwr.supercore.corestate import in_memory_corestate
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
 from flwr.supernode import fleet_http_connection
 
@@ -68,10 +66,8 @@ class Site:
 
 
 @pytest.fixture
-def playing(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Site]]:
+def playing(monkeypatch: pytest.MonkeyPatch, flowers_clock: None) -> Iterator[tuple[Any, Site]]:
     """A run's grid, and a site that is connected to it."""
-    for module in (in_memory_linkstate, in_memory_corestate):
-        monkeypatch.setattr(module, "now", module.now)  # type: ignore[attr-defined]  # put back at the end
     monkeypatch.setattr(_transport, "_RETRIES", (0.0,) * 3)
     beats: list[Callable[[], bool]] = []
 

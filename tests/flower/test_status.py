@@ -7,16 +7,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import make_deployable
 from prometheus_client.parser import text_string_to_metric_families
 from real_processes import make_study, processes
 from status_made import EVIL, SERVER, SITES, a_server, orders_of_site, run_of_server, shown
 
 from fedotp.errors import FedotpError
-from fedotp.flower._events import handling
 from fedotp.flower.link._superlink import free_port
-from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.status import Status, StatusAddress, serve_status
 
 SITES_BY_KEY = ("one", "two", "three")
@@ -134,18 +131,6 @@ def test_addresses(tmp_path: Path) -> None:
         taken = StatusAddress("127.0.0.1", httpx.URL(url).port or 0)
         with pytest.raises(FedotpError, match="choose another --status"), serve_status(taken, a_server()):
             pass
-
-
-def test_what_a_run_records_is_what_is_shown(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-    status = Status("server", (), {})
-    with handling(status.on_event):
-        run = serve(grid, make_deployable(inputs), ServerSettings(), tmp_path / "run", **named(grid))
-    state = status.as_dict()
-    assert (state["round"], state["rounds"], state["done"], state["method"]) == (2, 2, 2, "fedotp")
-    assert [(peer["connected"], peer["updates"]) for peer in state["peers"]] == [(True, 2)] * 3
-    assert [loss for _, loss in state["loss"]] == [record["loss"] for record in run.metrics("round")]
-    assert state["accuracy"][-1] == (2, list(run.metrics("evaluation"))[-1]["accuracy"])
 
 
 @pytest.mark.processes

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from flwr.supercore.logger import FLOWER_LOGGER, console_handler
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts, prompt_in
 
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import PROTOCOL, Agreement, DisagreementError
 from fedotp.flower._log import start_logging
 from fedotp.flower.server import ServerSettings
-from fedotp.flower.server._serve import serve
 from fedotp.flower.site import _limits, _state
 from fedotp.flower.site._app import alone_in
 from fedotp.flower.site._limits import require_memory, require_room
@@ -82,7 +82,7 @@ def test_a_full_disk_is_a_fault_and_no_path_is_told(inputs: Path, tmp_path: Path
     monkeypatch.setattr("fedotp.flower.site._state.write_atomically", full)
     monkeypatch.setattr("fedotp.classifier.Classifier.save", full)
     grid = NearGrid(parts(tmp_path, 2))
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", **named(grid))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run")
     faults = next(run.metrics("round"))["faults"]
     assert set(faults) == {"site-0", "site-1"}
     assert "see the site's log" in faults["site-0"]
@@ -157,6 +157,7 @@ def agreement_of(inputs: Path, **changes: Any) -> Agreement:
         ({"secure": [1]}, "cannot parse"),
         ({"protocol": "\x1b[2J\n2"}, r"protocol \[2J 2, this site"),
         ({"config": {"\x1b[2J": 1}}, r"the server's configuration: .*\[2J"),
+        *(({"run": run}, "invalid run name") for run in ("../../etc", "", "a" * 31, "A" * 32, "0" * 33)),
     ],
 )
 def test_an_agreement_that_costs_too_much_or_says_too_much_is_refused_in_one_line(
@@ -165,6 +166,12 @@ def test_an_agreement_that_costs_too_much_or_says_too_much_is_refused_in_one_lin
     with pytest.raises(DisagreementError, match=why) as refusal:
         agreement_of(inputs, **changes)
     assert str(refusal.value).isprintable()
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[" * 200_000])
+def test_a_message_of_something_else_is_refused(text: str) -> None:
+    with pytest.raises(DisagreementError, match="contains no agreement"):
+        Agreement.of(ConfigRecord({"agreement": text}))
 
 
 def test_classes_and_prompts_that_do_not_fit_into_memory_are_refused(
@@ -203,16 +210,23 @@ def order(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[NearG
     """The message by which a server had a site train, and the site."""
     folder = tmp_path_factory.mktemp("order")
     grid = NearGrid(parts(folder, 1))
-    serve(grid, make_deployable(inputs, federation={"rounds": 1}), QUICK, folder / "run", **named(grid))
-    return grid, next(message for message in grid.sent if message.metadata.message_type == "train")
+    grid.serve(make_deployable(inputs, federation={"rounds": 1}), folder / "run")
+    return grid, grid.exchanged("train")[0][0]
 
 
-def refusal_of(order: tuple[NearGrid, Message], **fields: Any) -> str:
-    """What the site answers to the order with other fields."""
+def refusal_of(order: tuple[NearGrid, Message], prompt: ArrayRecord | None = None, **fields: Any) -> str:
+    """What the site answers to the order with another prompt, or other fields."""
     grid, content = order[0], deepcopy(order[1].content)
     content.config_records["config"].update(fields)
+    if prompt is not None:
+        content["arrays"] = prompt
     (reply,) = grid.pull_messages(grid.push_messages([Message(content, dst_node_id=100, message_type="train")]))
     return str(reply.content.config_records["config"]["refused"])
+
+
+def test_a_prompt_of_another_shape_is_refused(order: Any) -> None:
+    prompt = ArrayRecord({"shared": Array(np.float32(prompt_in(order[1])[:, :1]))})
+    assert "the server sent an invalid prompt: shared must be float32 of shape" in refusal_of(order, prompt)
 
 
 @pytest.mark.parametrize("number", [-1, 10**12])

@@ -3,52 +3,31 @@
 from pathlib import Path
 
 import pytest
-from flwr.app import Message
-from near_sites import NearGrid, answered, cut_in, make_deployable, named, parts
+from near_sites import NearGrid, answered, changed, cut_in, make_deployable, parts
 from safetensors.torch import load_file
 
 from fedotp.errors import FedotpError
-from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._registration import Registry
-from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.leaving import check_certificate, forget
 from fedotp.runs.leaving._forget import digests_of
 
-QUICK = ServerSettings(round_timeout=0.5, start_timeout=20)
-
-
-def coming_late(grid: NearGrid, node: int) -> None:
-    """Let a site come when the first one trains."""
-    grid.offline.add(node)
-
-    def come(message: Message, reply: Message) -> Message:
-        if message.metadata.message_type == "train":
-            grid.offline.discard(node)
-        return reply
-
-    grid.meddle[min(grid.nodes)] = come
-
 
 @pytest.mark.parametrize("method", ["fedotp", "fedmgp", "promptfl-fedamp"])
 def test_a_site_that_nobody_named_may_come_late_and_the_run_be_resumed(
-    method: str, inputs: Path, tmp_path: Path
+    method: str, inputs: Path, tmp_path: Path, grid: NearGrid
 ) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
-    coming_late(grid, 102)
+    grid.offline.add(102)  # until the first site trains
+    grid.meddle = {100: changed("train", lambda _: grid.offline.clear()), 101: cut_in(4)}
     config = make_deployable(inputs, method={"name": method}, federation={"rounds": 4})
-    grid.meddle[101] = cut_in(4)
     with pytest.raises(KeyboardInterrupt):
-        serve(grid, config, QUICK, tmp_path / "run")
-    again = NearGrid(parts(tmp_path, 3))
-    run = resume_serving(again, tmp_path / "run", QUICK)  # type: ignore[arg-type]
+        grid.serve(config, tmp_path / "run", known=False)
+    run = NearGrid(parts(tmp_path, 3)).resume(tmp_path / "run", known=False)
     assert RunDirectory(run.path).manifest["clients"] == ["site-0", "site-1", "site-2"]
     assert len(RunDirectory(run.path).manifest["domains"]) == 3
-    took_part = answered(run)
-    assert took_part[0] == [0, 1]
-    assert took_part[-1] == (
-        [0, 1] if method == "promptfl-fedamp" else [0, 1, 2]
-    )  # FedAMP's server has no place for it
+    first, *_, last = answered(run)
+    assert first == [0, 1]
+    assert last == ([0, 1] if method == "promptfl-fedamp" else [0, 1, 2])  # FedAMP's server has no place for it
     assert [client["name"] for client in run.summary["clients"]] == ["site-0", "site-1", "site-2"]
 
 
@@ -69,24 +48,22 @@ def test_of_two_sites_with_one_name_the_last_one_is_it(inputs: Path, tmp_path: P
     sites = parts(tmp_path, 2)
     sites[101]["name"] = "site-0"
     grid = NearGrid(sites)
-    run = serve(grid, make_deployable(inputs), QUICK, tmp_path / "run", classes=("blue", "green", "red"))
+    run = grid.serve(make_deployable(inputs), tmp_path / "run", classes=("blue", "green", "red"), known=False)
     assert answered(run) == [[0], [0]]
-    hellos = [message for message in grid.sent if message.metadata.message_type == "query"]
-    assert len(hellos) <= 6, "they are not asked in turn for ever"
+    assert len(grid.exchanged("query")) <= 6, "they are not asked in turn for ever"
 
 
 def test_sites_replay_without_one(inputs: Path, tmp_path: Path) -> None:
     """The one that left is still there and has its key; the others find what they kept of the old run and ignore it."""
     config = make_deployable(inputs, federation={"participation": 0.7, "rounds": 3})
-    grid = NearGrid(parts(tmp_path, 3, share="predictions"))
-    whole = serve(grid, config, QUICK, tmp_path / "whole", **named(grid))
+    whole = NearGrid(parts(tmp_path, 3, share="predictions")).serve(config, tmp_path / "whole")
 
     prepared, certificate = forget(whole.path, ["site-1"], tmp_path / "left")
     assert certificate is None
     assert not prepared.is_complete
     assert prepared.resume_command.startswith("fedotp server --resume")
     again = NearGrid(parts(tmp_path, 3, share="predictions"))
-    left = resume_serving(again, prepared.path, QUICK, **named(again))  # type: ignore[arg-type]
+    left = again.resume(prepared.path)
     assert {message.metadata.dst_node_id for message in again.sent} == {100, 102}
     assert not any("site-1" in str(message.content) for message in again.sent)
     assert not any("site-1" in path.read_text(errors="replace") for path in tmp_path.glob("left/*.jsonl"))
@@ -98,7 +75,7 @@ def test_sites_replay_without_one(inputs: Path, tmp_path: Path) -> None:
 
     fresh = NearGrid(parts(tmp_path / "elsewhere", 3, share="predictions"))
     never_had = config.override(["federation.without=site-1"])
-    never = serve(fresh, never_had, QUICK, tmp_path / "never", **named(fresh))
+    never = fresh.serve(never_had, tmp_path / "never")
     assert digests_of(RunDirectory(left.path)) == digests_of(never)
     assert not check_certificate(left.path, never.path)[1]
     assert digests_of(whole)["state"] != digests_of(never)["state"]
@@ -116,12 +93,11 @@ def test_without_keys_a_site_that_has_no_part_is_turned_away(
 ) -> None:
     monkeypatch.setattr("fedotp.flower.server._registration._SETTLED", 0.1)
     config = make_deployable(inputs, federation={"rounds": 1, "without": ["site-1"]})
-    run = serve(NearGrid(parts(tmp_path, 3)), config, QUICK, tmp_path / "run")
+    run = NearGrid(parts(tmp_path, 3)).serve(config, tmp_path / "run", known=False)
     assert run.manifest["clients"] == ["site-0", "site-2"]
 
 
-def test_a_name_that_has_no_key_is_refused(inputs: Path, tmp_path: Path) -> None:
-    grid = NearGrid(parts(tmp_path, 3))
+def test_a_name_that_has_no_key_is_refused(inputs: Path, tmp_path: Path, grid: NearGrid) -> None:
     config = make_deployable(inputs, federation={"without": ["site-7"]})
     with pytest.raises(FedotpError, match=r'federation.without = \["site-7"\]'):
-        serve(grid, config, QUICK, tmp_path / "run", **named(grid))
+        grid.serve(config, tmp_path / "run")

@@ -13,7 +13,7 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.flower.secure import Terms
 
-PROTOCOL = 5
+PROTOCOL = 6
 _KEY = "agreement"
 _LONGEST = 32 << 20  # characters of an agreement
 _MOST_CLASSES = 50_000  # twice ImageNet's

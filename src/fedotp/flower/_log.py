@@ -2,20 +2,14 @@
 
 import json
 import logging
-import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from fedotp._text import printable
 from fedotp._values import require
-from fedotp.config import Config
-from fedotp.federation import RoundReport
-from fedotp.federation.testing import Evaluation
 from fedotp.flower.link import silence
-from fedotp.runs.watch import Observer
 
 _EVERY = 10.0  # seconds between log lines about encoding
 _LONGEST = 4000  # characters of a message
@@ -74,30 +68,3 @@ def log_encoding(logger: logging.Logger) -> Callable[[str, int, int], None]:
             logger.info("%s: %d of %d", what, done, total)
 
     return report
-
-
-class LogObserver(Observer):
-    """Logs rounds and evaluations of a run."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._log = logger
-
-    def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
-        rounds = config.federation.rounds
-        self._log.info("%s: %d of %d rounds done; writing to %s", config.method.title, round_, rounds, path)
-
-    def on_round(self, report: RoundReport) -> None:
-        answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
-        loss = "" if math.isnan(report.mean_loss) else f", loss {report.mean_loss:.4f}"
-        self._log.info("round %d: %s%s%s, %.1f s", report.round, answered, loss, report.spent, report.seconds)
-
-    def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        n = len(evaluation.clients)
-        sites = f"mean of {n} sites" if n > 1 else "one site"
-        self._log.info("after round %d: accuracy %.2f %% (%s)", round_, 100 * evaluation.mean, sites)
-
-    def on_interrupt(self) -> None:
-        self._log.info("stopping after this round; press Ctrl-C again to stop immediately")
-
-    def on_end(self, path: Path) -> None:
-        self._log.info("run finished; results are in %s", path)

@@ -1,8 +1,8 @@
 """The wire format of server and sites: keys of records, arrays and numbered parts, with checks of untrusted input."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -51,9 +51,10 @@ def of_metric(key: str) -> str:
 
 
 _HEADER = 10_000  # bytes of an array beyond its values
-_NUMBERS, _PARTS, _NAMES = "numbers", "parts", "names"
+_NUMBERS, _PARTS, NAMES = "numbers", "parts", "names"
 _MOST_SITES = 10_000
 _LONGEST = 1000  # bytes of a part
+_Kind = TypeVar("_Kind")
 
 
 @contextmanager
@@ -131,32 +132,19 @@ def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] |
 
 def unpack(record: Mapping[str, object], key: str = _PARTS) -> dict[int, bytes]:
     """Read the untrusted output of `pack`."""
-    parts = _numbered(record, key, bytes)
-    by_number = dict(parts)
-    if len(by_number) < len(parts) or any(len(part) > _LONGEST for part in by_number.values()):
-        raise FedotpError(f"the message's {key} must have unique numbers and at most {_LONGEST} bytes each")
-    return by_number
+    numbers, parts = unpack_numbers(record), record.get(key)
+    if not (_is_list(parts, bytes) and len(parts) == len(numbers) and all(len(part) <= _LONGEST for part in parts)):
+        raise FedotpError(f"the message contains no valid {key}; install the same version of fedotp")
+    return dict(zip(numbers, parts, strict=True))
 
 
 def unpack_numbers(record: Mapping[str, object]) -> list[int]:
     """Read the sites' numbers, which must be unique."""
     numbers = record.get(_NUMBERS)
-    if not isinstance(numbers, list) or not _is_list(numbers, int) or len(set(numbers)) < len(numbers):
+    if not _is_list(numbers, int) or len(set(numbers)) < len(numbers):
         raise FedotpError("the message contains no valid site numbers; install the same version of fedotp")
     return numbers
 
 
-def unpack_names(record: Mapping[str, object]) -> dict[int, str]:
-    """Read the sites' names, by number."""
-    return dict(_numbered(record, _NAMES, str))
-
-
-def _numbered(record: Mapping[str, object], key: str, kind: type) -> list[tuple[int, Any]]:
-    numbers, values = record.get(_NUMBERS), record.get(key)
-    if not (_is_list(numbers, int) and _is_list(values, kind) and len(numbers) == len(values)):  # type: ignore[arg-type]
-        raise FedotpError(f"the message contains no valid {key}; install the same version of fedotp")
-    return list(zip(numbers, values, strict=True))  # type: ignore[call-overload]
-
-
-def _is_list(values: object, kind: type) -> bool:
-    return isinstance(values, Sequence) and len(values) <= _MOST_SITES and all(type(value) is kind for value in values)
+def _is_list(values: object, kind: type[_Kind]) -> TypeGuard[list[_Kind]]:
+    return isinstance(values, list) and len(values) <= _MOST_SITES and all(type(value) is kind for value in values)

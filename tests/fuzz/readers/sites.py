@@ -27,6 +27,7 @@ from fedotp.flower.keys import ServerKeys, SiteKeys, key_facts, make_keys
 from fedotp.flower.secure import SiteSession
 from fedotp.flower.secure._crypto import KeyPair
 from fedotp.flower.server import ServerSettings, _secure_rounds, _serve
+from fedotp.flower.server._deployed import Deployed
 from fedotp.flower.server._serve import resume_serving, serve
 from fedotp.flower.site._app import app
 from flower.near_sites import NearGrid, make_deployable, named, parts
@@ -141,8 +142,8 @@ def _honest(folder: Path) -> RecordedGrid:
 def _make_stopped(folder: Path) -> None:
     """A private run of real sites that was killed after its first round."""
     grid = _honest(folder)
-    with contextlib.suppress(StoppedError):
-        _served(grid, folder, folder / "run", 1, n_rounds=2, unit="site", classes=CLASSES, observer=Deadly())
+    with contextlib.suppress(StoppedError), mock.patch.object(Deployed, "on_round", Deadly.on_round):
+        _served(grid, folder, folder / "run", 1, n_rounds=2, unit="site", classes=CLASSES)
 
 
 def _resume(folder: Path) -> None:

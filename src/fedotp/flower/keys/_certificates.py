@@ -1,7 +1,9 @@
 """The authority of a federation, its certificates, and sites' signatures: elliptic-curve keys, X.509."""
 
 import ipaddress
+import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedotp._files import read_regular
 from fedotp.errors import FedotpError
 
 PrivateKey = ec.EllipticCurvePrivateKey
@@ -25,6 +28,7 @@ _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LONGEST_HOST = 253
 _HOW = ec.ECDSA(hashes.SHA384())  # signature algorithm of sites
+_MOST_BYTES = 8 << 20  # of a key, or of the certificates of a thousand sites over some years
 _DAMAGED = (
     ValueError,
     UnsupportedAlgorithm,
@@ -101,8 +105,9 @@ def request_certificate(name: str, key: PrivateKey) -> bytes:
     return request.public_bytes(serialization.Encoding.PEM)
 
 
-def load_request(content: bytes, path: Path) -> tuple[str, ec.EllipticCurvePublicKey]:
+def load_request(path: Path) -> tuple[str, ec.EllipticCurvePublicKey]:
     """Return the name and the key of the certificate request at `path`; its signature is by this key."""
+    content = read_file(path, "make it with `fedotp keys request`")
     try:
         request = x509.load_pem_x509_csr(content)
         key, is_signed = request.public_key(), request.is_signature_valid
@@ -181,6 +186,16 @@ def is_known_curve(key: object) -> bool:
     return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)
 
 
+def read_file(path: Path, origin: str = "copy the whole folder again") -> bytes:
+    """Read a regular file; `origin` is the advice in the error if it is missing."""
+    try:
+        return read_regular(path, _MOST_BYTES)
+    except FileNotFoundError:
+        raise FedotpError(f"{path.parent} has no {path.name}; {origin}") from None
+    except OSError as error:
+        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def load_certificate(path: Path) -> x509.Certificate:
     """Read the first certificate in a file in PEM."""
     certificates = load_certificates(path)
@@ -191,7 +206,7 @@ def load_certificate(path: Path) -> x509.Certificate:
 
 def load_certificates(path: Path) -> list[x509.Certificate]:
     """Read the certificates in a file in PEM, which may contain none."""
-    content = path.read_bytes()
+    content = read_file(path)
     try:
         certificates = x509.load_pem_x509_certificates(content) if content else []
         for each in certificates:
@@ -206,8 +221,9 @@ def load_certificates(path: Path) -> list[x509.Certificate]:
 
 def load_revoked(path: Path, authority: x509.Certificate) -> list[x509.RevokedCertificate]:
     """Read a list of revoked certificates, which `authority` has signed."""
+    content = read_file(path)
     try:
-        listed = x509.load_pem_x509_crl(path.read_bytes())
+        listed = x509.load_pem_x509_crl(content)
         key = authority.public_key()
         if isinstance(key, ec.EllipticCurvePublicKey) and listed.is_signature_valid(key):
             return list(listed)
@@ -217,8 +233,16 @@ def load_revoked(path: Path, authority: x509.Certificate) -> list[x509.RevokedCe
 
 
 def load_key(path: Path) -> PrivateKey:
-    """Read a private key in PEM (authority, server) or in OpenSSH format (site)."""
-    content = path.read_bytes()
+    """Read a private key in PEM (authority, server) or in OpenSSH format (site).
+
+    Like ssh, refuse one that others can read, except the group of another user's (root's).
+    """
+    content = read_file(path)
+    if os.name == "posix":
+        status = path.stat()
+        forbidden = 0o077 if status.st_uid == os.getuid() else 0o007
+        if stat.S_IMODE(status.st_mode) & forbidden:
+            raise FedotpError(f"permissions of the private key {path} are too open; run: chmod 600 '{path}'")
     ssh = b"OPENSSH" in content.partition(b"\n")[0]
     load = serialization.load_ssh_private_key if ssh else serialization.load_pem_private_key
     try:

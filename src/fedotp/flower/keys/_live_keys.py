@@ -10,8 +10,8 @@ from datetime import timedelta
 from cryptography import x509
 
 from fedotp.errors import FedotpError
-from fedotp.flower.keys._certificates import load_certificate
-from fedotp.flower.keys._read_keys import ServerKeys, Sites, current_time, read_revoked
+from fedotp.flower.keys._certificates import load_certificate, load_revoked
+from fedotp.flower.keys._read_keys import ServerKeys, current_time
 
 _SOON = timedelta(days=30)
 _DAY = 86_400.0  # seconds between warnings
@@ -59,9 +59,9 @@ class LiveKeys:
             self._log.error("%s; continuing with the keys read before", error)
             fresh = self.held
             with suppress(FedotpError):
-                revoked |= read_revoked(self._folder / "revoked.crl", load_certificate(fresh.ca))
-        listed = Sites(fresh.listed.certificates, fresh.listed.revoked | revoked)
-        self.held = replace(fresh, listed=listed)
+                listed = load_revoked(self._folder / "revoked.crl", load_certificate(fresh.ca))
+                revoked |= {each.serial_number for each in listed}
+        self.held = replace(fresh, listed=replace(fresh.listed, revoked=fresh.listed.revoked | revoked))
 
     def _stamped(self) -> list[tuple[int, ...]]:
         """Return what changes when a file of the folder is written."""

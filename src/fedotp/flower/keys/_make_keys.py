@@ -10,11 +10,9 @@ identify the server by the authority's signature, and each other by peers.crt, t
 Folders are written completely or not at all. Only their owner can read private keys.
 """
 
-import contextlib
-import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -26,8 +24,8 @@ from fedotp._values import write_tables
 from fedotp.errors import FedotpError
 from fedotp.flower._defaults import PORT, SERVER_DAYS, SITE_DAYS
 from fedotp.flower.keys import _certificates as certificates
-from fedotp.flower.keys._certificates import PrivateKey, check_dates, load_certificate, public_text
-from fedotp.flower.keys._read_keys import Sites, current_time, load_private, present, read_revoked
+from fedotp.flower.keys._certificates import PrivateKey, check_dates, load_certificate, load_key, public_text
+from fedotp.flower.keys._read_keys import Sites, current_time, require_made
 
 _PEM = serialization.Encoding.PEM
 _OWNER_ONLY, _READABLE = 0o600, 0o644
@@ -44,17 +42,24 @@ def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str] = (), *, 
         raise FedotpError(f"{folder} already exists; choose another folder")
     authority_key, server_key = certificates.new_key(), certificates.new_key()
     ca = certificates.sign_authority(authority_key, current_time()).public_bytes(_PEM)
-    with _whole_folder(folder) as made:
-        _write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
-        (made / "sites").mkdir(mode=0o700)
-        (certificate,) = _sign(made, {"fedotp server": server_key.public_key()}, days, hosts)
-        files = {"ca.crt": ca, "server.crt": certificate.public_bytes(_PEM), "server.key": _pem(server_key)}
-        _write_folder(made / "server", {**files, "sites.crt": b""})
-        _revoke(made, [])
-        for site in sites:
-            request_key(site, made / "sites" / site)
-        keys = {site: load_private(made / "sites" / site / "site.key").public_key() for site in sites}
-        _answer(made, _sign(made, keys, SITE_DAYS))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as near:
+            made = Path(near) / "keys"
+            _write_folder(made / "authority", {"ca.crt": ca, "ca.key": _pem(authority_key)})
+            made.chmod(0o700)
+            (made / "sites").mkdir(mode=0o700)
+            (certificate,) = _sign(made, {"fedotp server": server_key.public_key()}, days, hosts)
+            files = {"ca.crt": ca, "server.crt": certificate.public_bytes(_PEM), "server.key": _pem(server_key)}
+            _write_folder(made / "server", {**files, "sites.crt": b""})
+            _revoke(made, [])
+            for site in sites:
+                request_key(site, made / "sites" / site)
+            keys = {site: load_key(made / "sites" / site / "site.key").public_key() for site in sites}
+            _answer(made, _sign(made, keys, SITE_DAYS))
+            made.rename(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def request_key(site: str, folder: Path) -> tuple[Path, str]:
@@ -68,7 +73,7 @@ def request_key(site: str, folder: Path) -> tuple[Path, str]:
         key = certificates.new_key()
         private = key.private_bytes(_PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
         _write_folder(folder, {"site.key": private})
-    key = load_private(present(path, origin=""))
+    key = load_key(path)
     write_atomically(request, certificates.request_certificate(site, key))
     return request, public_text(key.public_key())
 
@@ -78,7 +83,7 @@ def sign_request(folder: Path, path: Path, *, days: int = SITE_DAYS, replace: bo
 
     Another key of a known site requires `replace`, which revokes the old one.
     """
-    name, key = certificates.load_request(present(path, origin="make it with `fedotp keys request`").read_bytes(), path)
+    name, key = certificates.load_request(path)
     known = _known_sites(folder)
     text = public_text(key)
     if text in known.revoked_keys:
@@ -111,8 +116,8 @@ def revoke_site(folder: Path, site: str) -> None:
 
 def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
     """Sign a new certificate for the server's key, by default for the same hosts; sites keep their files."""
-    hosts = _check_hosts(hosts or _hosts(folder))
-    key = load_private(_own(folder, "server", "server.key")).public_key()
+    hosts = _check_hosts(hosts or _hosts(require_made(folder)))
+    key = load_key(folder / "server" / "server.key").public_key()
     (renewed,) = _sign(folder, {"fedotp server": key}, days, hosts)
     write_atomically(folder / "server" / "server.crt", renewed.public_bytes(_PEM))
 
@@ -124,7 +129,7 @@ def _check_hosts(hosts: Sequence[str]) -> list[str]:
 
 
 def _hosts(folder: Path) -> list[str]:
-    return certificates.certified_hosts(load_certificate(_own(folder, "server", "server.crt")))
+    return certificates.certified_hosts(load_certificate(folder / "server" / "server.crt"))
 
 
 def _check_names(sites: Sequence[str], known: Sites) -> None:
@@ -160,7 +165,7 @@ def _answer(folder: Path, signed: Sequence[x509.Certificate]) -> None:
     old = path.read_bytes() if path.exists() else b""
     write_atomically(path, old + b"".join(each.public_bytes(_PEM) for each in signed))
     known = _known_sites(folder)
-    host, ca = _hosts(folder)[0], _own(folder, "authority", "ca.crt").read_bytes()
+    host, ca = _hosts(folder)[0], (folder / "authority" / "ca.crt").read_bytes()
     address = f"[{host}]:{PORT}" if ":" in host else f"{host}:{PORT}"
     for certificate in signed:
         name = certificates.common_name(certificate, path)
@@ -189,40 +194,17 @@ def _pem(key: PrivateKey) -> bytes:
     return key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
 
 
-def _own(folder: Path, part: str, name: str) -> Path:
-    """Return the path of a file in the folder that `make_keys` made."""
-    return present(folder / part / name, origin=f"{folder} must be a folder made by `fedotp keys make`")
-
-
 def _authority(folder: Path) -> tuple[x509.Certificate, PrivateKey]:
-    path = _own(folder, "authority", "ca.crt")
+    path = folder / "authority" / "ca.crt"
     authority = load_certificate(path)
     check_dates(authority, path, current_time(), cure="make new keys: fedotp keys make")
-    return authority, load_private(_own(folder, "authority", "ca.key"))
+    return authority, load_key(path.with_name("ca.key"))
 
 
 def _known_sites(folder: Path) -> Sites:
     """Return all sites that the authority has signed."""
-    authority = load_certificate(_own(folder, "server", "ca.crt"))
-    revoked = read_revoked(_own(folder, "server", "revoked.crl"), authority)
-    return Sites.read(_own(folder, "server", "sites.crt"), None, revoked)
-
-
-@contextlib.contextmanager
-def _whole_folder(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder, renamed to `folder` at the end and removed after a failure."""
-    made: Path | None = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))  # 0700
-        yield made
-        os.rename(made, folder)
-    except BaseException as error:
-        if made is not None:
-            shutil.rmtree(made, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise cannot_write(folder, error) from error
-        raise
+    server = require_made(folder) / "server"
+    return Sites.read(server / "sites.crt", load_certificate(server / "ca.crt"), server / "revoked.crl")
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes | str]) -> None:

@@ -5,23 +5,18 @@ Fingerprints are for comparison over the telephone.
 
 import base64
 import hashlib
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 
-from fedotp._files import read_regular
 from fedotp._text import one_line
 from fedotp._values import parse_toml
 from fedotp.errors import FedotpError
 from fedotp.flower.keys._certificates import (
-    PrivateKey,
     certified_hosts,
     check_dates,
     check_issuer,
@@ -34,6 +29,7 @@ from fedotp.flower.keys._certificates import (
     load_key,
     load_revoked,
     public_text,
+    read_file,
 )
 
 REVOKED = "this key is revoked"
@@ -41,7 +37,6 @@ EXPIRED = "the certificate of this key has expired"
 """Reasons why the server refuses a site's key."""
 
 Fact = tuple[str, str, str]  # object, fingerprint, remark
-_MOST_BYTES = 8 << 20  # of a key, or of the certificates of a thousand sites over some years
 
 
 @dataclass(frozen=True)
@@ -55,20 +50,20 @@ class Sites:
     revoked: frozenset[int] = frozenset()
 
     @classmethod
-    def read(cls, path: Path, authority: x509.Certificate | None, revoked: frozenset[int] = frozenset()) -> "Sites":
-        """Read the certificates in the file `path`, which `authority` must have signed."""
+    def read(cls, path: Path, authority: x509.Certificate, revoked: Path | None = None) -> "Sites":
+        """Read the certificates in the file `path`, and the list `revoked`; `authority` must have signed all."""
         owners: dict[str, str] = {}
         found = []
         for certificate in load_certificates(path):
-            if authority is not None:
-                check_issuer(certificate, authority, path)
+            check_issuer(certificate, authority, path)
             if not is_known_curve(certificate.public_key()):
                 raise FedotpError(f"{path}: every key must be on the curve P-384")
             name, key = common_name(certificate, path), public_text(certificate.public_key())
             if owners.setdefault(key, name) != name:
                 raise FedotpError(f"{path}: {owners[key]} and {name} have the same key; every site needs its own")
             found.append((name, certificate))
-        return cls(tuple(found), revoked)
+        listed = [] if revoked is None else load_revoked(revoked, authority)
+        return cls(tuple(found), frozenset(each.serial_number for each in listed))
 
     @cached_property
     def newest(self) -> dict[str, x509.Certificate]:
@@ -124,20 +119,16 @@ class ServerKeys:
     @classmethod
     def read(cls, folder: Path) -> "ServerKeys":
         """Read and check the server's folder."""
-        origin = "copy the whole folder server/ that `fedotp keys make` wrote"
         if (folder / "server").is_dir():
-            origin = f"use {folder / 'server'}"
-        path, ca, key_path, sites, revoked = (
-            present(folder / name, origin=origin)
-            for name in ("server.crt", "ca.crt", "server.key", "sites.crt", "revoked.crl")
-        )
+            raise FedotpError(f"{folder} is not the folder of a server; use {folder / 'server'}")
+        path, ca, sites = (folder / name for name in ("server.crt", "ca.crt", "sites.crt"))
         certificate, authority = load_certificate(path), load_certificate(ca)
-        check_pair(certificate, load_private(key_path), path)
+        check_pair(certificate, load_key(folder / "server.key"), path)
         check_issuer(certificate, authority, path)
         now = current_time()
         check_dates(certificate, path, now, cure="sign a new one: fedotp keys renew")
         check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
-        held = cls(ca, path, key_path, Sites.read(sites, authority, read_revoked(revoked, authority)))
+        held = cls(ca, path, folder / "server.key", Sites.read(sites, authority, folder / "revoked.crl"))
         if not held.sites:
             raise FedotpError(f"{sites} contains no valid certificate; sign the request of a site: fedotp keys sign")
         return held
@@ -163,76 +154,68 @@ class SiteKeys:
     @classmethod
     def read(cls, folder: Path) -> "SiteKeys":
         """Read and check a site's folder."""
-        origin = "make it with `fedotp keys request`"
         if (folder / "sites").is_dir():
-            origin = f"use the folder of one site in {folder / 'sites'}"
-        key = load_private(present(folder / "site.key", origin=origin))
-        origin = "copy the coordinator's answer, the folder sites/NAME of `fedotp keys sign`, here"
-        ca, path, config = (present(folder / name, origin=origin) for name in ("ca.crt", "site.crt", "site.toml"))
+            raise FedotpError(f"{folder} is not the folder of a site; use the folder of one site in {folder / 'sites'}")
+        key, path, ca = (folder / name for name in ("site.key", "site.crt", "ca.crt"))
+        if not key.exists():
+            raise FedotpError(f"{folder} has no site.key; make it with `fedotp keys request`")
+        if not path.exists():
+            raise FedotpError(f"{folder} has no site.crt; copy the coordinator's answer, the folder sites/NAME, here")
         certificate, authority = load_certificate(path), load_certificate(ca)
-        check_pair(certificate, key, path)
+        check_pair(certificate, load_key(key), path)
         check_issuer(certificate, authority, path)
         cure = "repeat `fedotp keys request` and send the request to the coordinator"
         check_dates(certificate, path, current_time(), cure=cure)
-        server = _read_toml(config).get("server")
-        if not (isinstance(server, str) and server):
-            raise FedotpError(f'{config} must contain server = "HOST:PORT"')
         peers = folder / "peers.crt"
-        known = Sites.read(present(peers, origin=origin), authority).keys if peers.exists() else None
-        return cls(ca, folder / "site.key", common_name(certificate, path), server, known)
+        known = Sites.read(peers, authority).keys if peers.exists() else None
+        return cls(ca, key, common_name(certificate, path), _server_address(folder / "site.toml"), known)
 
 
 def _named(*paths: Path) -> Iterator[tuple[str, x509.Certificate]]:
     yield from ((str(path), load_certificate(path)) for path in paths)
 
 
-def read_revoked(path: Path, authority: x509.Certificate) -> frozenset[int]:
-    """Read the serial numbers of revoked certificates."""
-    return frozenset(each.serial_number for each in load_revoked(path, authority))
-
-
 def key_facts(folder: Path) -> list[Fact]:
     """Summarise the keys in `folder`: of a federation, a server or a site."""
     if (folder / "site.key").is_file():
         return list(_site_facts(folder))
-    if (folder / "sites.crt").is_file():
-        return list(_server_facts(folder))
-    origin = f"{folder} must be a folder made by `fedotp keys make`, or its part for the server or for a site"
-    present(folder / "server" / "server.crt", origin=origin)
-    return list(_server_facts(folder / "server"))
+    return list(_server_facts(folder if (folder / "sites.crt").is_file() else require_made(folder) / "server"))
+
+
+def require_made(folder: Path) -> Path:
+    """Return `folder` if it is one that `make_keys` made."""
+    if not (folder / "server" / "server.crt").is_file():
+        raise FedotpError(f"{folder} must be a folder made by `fedotp keys make`")
+    return folder
 
 
 def _site_facts(folder: Path) -> Iterator[Fact]:
-    key = public_text(load_key(present(folder / "site.key", origin="copy the whole folder again")).public_key())
+    own = key_fingerprint(public_text(load_key(folder / "site.key").public_key()))
     if not (folder / "site.crt").exists():
-        yield "site", key_fingerprint(key), "not signed yet"
+        yield "site", own, "not signed yet"
         return
     yield _certificate_fact("authority", folder / "ca.crt")
     name = common_name(load_certificate(folder / "site.crt"), folder / "site.crt")
-    remark = _certificate_fact("", folder / "site.crt")[2]
-    server = _read_toml(present(folder / "site.toml", origin="copy the whole folder again")).get("server")
-    yield f"site {name}", key_fingerprint(key), f"{remark}, connects to {server}"
+    expires = _certificate_fact("", folder / "site.crt")[2]
+    yield f"site {name}", own, f"{expires}, connects to {_server_address(folder / 'site.toml')}"
     if (folder / "peers.crt").exists():
-        peers = Sites.read(present(folder / "peers.crt", origin=""), None)
-        for peer, public in peers.keys.items():
+        for peer, key in Sites.read(folder / "peers.crt", load_certificate(folder / "ca.crt")).keys.items():
             if peer != name:
-                yield f"peer {peer}", key_fingerprint(public), ""
+                yield f"peer {peer}", key_fingerprint(key), ""
 
 
 def _server_facts(folder: Path) -> Iterator[Fact]:
     yield _certificate_fact("authority", folder / "ca.crt")
     name, digest, expires = _certificate_fact("server", folder / "server.crt")
     yield name, digest, f"{expires}, for {', '.join(certified_hosts(load_certificate(folder / 'server.crt')))}"
-    authority = load_certificate(folder / "ca.crt")
-    revoked, path = folder / "revoked.crl", folder / "sites.crt"
-    sites = Sites.read(path, authority, read_revoked(present(revoked, origin="copy it again"), authority))
+    sites = Sites.read(folder / "sites.crt", load_certificate(folder / "ca.crt"), folder / "revoked.crl")
     for name, certificate in sites.newest.items():
         remark = _expiry(certificate) if name in sites.keys else "REVOKED"
         yield f"site {name}", key_fingerprint(public_text(certificate.public_key())), remark
 
 
 def _certificate_fact(name: str, path: Path) -> Fact:
-    certificate = load_certificate(present(path, origin="copy the whole folder again"))
+    certificate = load_certificate(path)
     return name, fingerprint(certificate), _expiry(certificate)
 
 
@@ -241,37 +224,20 @@ def _expiry(certificate: x509.Certificate) -> str:
     return f"{'expires' if current_time() <= end else 'EXPIRED'} {end:%Y-%m-%d}"
 
 
-def present(path: Path, *, origin: str) -> Path:
-    """Return `path` if it is a readable regular file; `origin` is the advice in the error if it is missing."""
-    try:
-        read_regular(path, _MOST_BYTES)
-        return path
-    except FileNotFoundError:
-        raise FedotpError(f"{path.parent} has no {path.name}; {origin}") from None
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def load_private(path: Path) -> PrivateKey:
-    """Read a private key; like ssh, refuse one that others can read, except the group of another user's (root's)."""
-    if os.name == "posix":
-        status = path.stat()
-        forbidden = 0o077 if status.st_uid == os.getuid() else 0o007
-        if stat.S_IMODE(status.st_mode) & forbidden:
-            raise FedotpError(f"permissions of the private key {path} are too open; run: chmod 600 '{path}'")
-    return load_key(path)
-
-
 def current_time() -> datetime:
     """Return the time of this machine's clock."""
     return datetime.now(UTC)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _server_address(path: Path) -> str:
+    """Read `HOST:PORT` of the server from a site.toml."""
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        server = parse_toml(read_file(path).decode()).get("server")
     except ValueError as error:  # not UTF-8, a number of too many digits, brackets without end
         raise FedotpError(f"{path} is not valid TOML: {one_line(error)}") from error
+    if not (isinstance(server, str) and server):
+        raise FedotpError(f'{path} must contain server = "HOST:PORT"')
+    return server
 
 
 def key_fingerprint(public_key: str) -> str:

@@ -56,8 +56,8 @@ class SuperLink:
 
     def __init__(self, host: str, port: int, keys: ServerKeys | None) -> None:
         self.host, self.port = host, port
-        self.nodes: dict[int, str] | None = None if keys is None else {}
-        self.public_keys: dict[str, str] | None = None if keys is None else {}
+        self.nodes: dict[int, str] = {}
+        self.public_keys: dict[str, str] = {}
         self._keys = None if keys is None else LiveKeys(keys, log)
         self._key_of: dict[int, bytes] = {}
         self._is_stale = True
@@ -105,8 +105,6 @@ class SuperLink:
     def _admit(self, accepted: Mapping[bytes, str]) -> None:
         """Accept these keys and no others; other threads read `nodes` and `public_keys`."""
         assert self._keys is not None
-        assert self.nodes is not None
-        assert self.public_keys is not None
         self._access.known = accepted
         _become(self.nodes, {node: accepted[key] for node, key in self._key_of.items() if key in accepted})
         _become(self.public_keys, self._keys.accepted)

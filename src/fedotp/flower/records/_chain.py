@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 30
 """Largest file that is read."""
 
 _END = b',"hash":"'
+_INCOMPLETE = "the last line is incomplete"
 
 Place = tuple[int, str]
 """Number and hash of a line."""
@@ -90,7 +91,7 @@ def _checked(content: bytes, after: Place | None) -> Iterator[Line]:
         number = line.content.get("n")
         after = (number, line.hash) if isinstance(number, int) else None
     if rest:
-        yield Line(len(lines) + 1, {}, "", "the last line is incomplete")
+        yield _unended(len(lines) + 1, rest)
 
 
 def _line(place: int, raw: bytes, after: Place | None) -> Line:
@@ -102,17 +103,27 @@ def _line(place: int, raw: bytes, after: Place | None) -> Line:
         content = parse_json(raw.decode())
     except ValueError as error:
         return Line(place, {}, own, f"cannot parse it: {error}")
-    if after is not None and (content.get("n"), content.get("previous")) != (after[0] + 1, after[1]):
+    number, previous = content.get("n"), content.get("previous")
+    if type(number) is not int or not isinstance(previous, str):
+        return Line(place, {}, own, "it contains no number, or no hash of the line before")
+    if after is not None and (number, previous) != (after[0] + 1, after[1]):
         return Line(place, content, own, "it does not follow the line before: a line was removed, inserted or moved")
     return Line(place, content, own)
 
 
+def _unended(place: int, rest: bytes) -> Line:
+    """Return the line of the bytes after the last end of a line: incomplete, or complete with another end."""
+    line = _line(place, rest[:-1], None)
+    return replace(line, wrong="its end was changed") if not line.wrong else Line(place, {}, "", _INCOMPLETE)
+
+
 def _last_of(content: bytes, path: Path) -> tuple[int, str, int]:
     """Return number, hash and end of the last complete line; the rest was left by a killed process."""
-    whole = content.rpartition(b"\n")[0]
-    if not whole:
+    whole, _, rest = content.rpartition(b"\n")
+    is_changed = bool(_unended(0, rest).hash)
+    if not whole and not is_changed:
         return 0, FIRST, 0
     line = _line(0, whole.rpartition(b"\n")[2], None)
-    if line.wrong or not isinstance(line.content.get("n"), int):
+    if is_changed or line.wrong:
         raise FedotpError(f"cannot continue {path}: its last line was changed; move the file away and keep it")
     return line.content["n"], line.hash, len(whole) + 1

@@ -91,7 +91,10 @@ def _head_of(path: Path) -> Path:
 
 def _read_head(head: Path) -> Place:
     """Return number and hash of the last line; an empty file is that of a new log."""
-    text = read_regular(head, len(_HEAD.format(0, FIRST))).decode("utf-8", "replace")
+    try:
+        text = read_regular(head, _LONGEST).decode("utf-8", "replace")
+    except OSError as error:
+        raise FedotpError(f"cannot read {head}: {error.strerror or error}") from error
     if not text:
         return 0, FIRST
     if not re.fullmatch(r"\d{20} [0-9a-f]{64}\n", text, re.ASCII):

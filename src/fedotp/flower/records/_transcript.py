@@ -14,7 +14,7 @@ its --state: a line for each update that it sent, and for each evaluation.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ import torch
 from fedotp._files import read_regular, write_atomically
 from fedotp.errors import FedotpError
 from fedotp.flower._agreement import Agreement
-from fedotp.flower.keys import KeyIdentity, SiteKeys
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.records._chain import MOST_BYTES, Chain
 
 _LONGEST = 200  # bytes of a signature
@@ -130,16 +130,16 @@ class Transcript:
 
 
 class SiteTranscript:
-    """The transcripts of the site `name`, in `folder`; it signs with the key in the folder `keys` ("": no key)."""
+    """The transcripts of the site `name`, in `folder`; `identity` signs its statements."""
 
-    def __init__(self, folder: Path, name: str, keys: str) -> None:
-        self._folder, self._name, self._keys = folder, name, keys
+    def __init__(self, folder: Path, name: str, identity: Callable[[], KeyIdentity]) -> None:
+        self._folder, self._name, self._identity = folder, name, identity
         self._chains: dict[str, Chain] = {}
 
     def update(self, agreement: Agreement, round_: int, order: str, update: str, images: int) -> bytes:
         """Record an update before it is sent, and sign the statement about it."""
         statement = Statement(agreement.run, round_, agreement.digest, self._name, order, update, images)
-        signature = self._identity.sign(statement.content)
+        signature = self._identity().sign(statement.content)
         self._append(agreement.run, {"kind": "update", **asdict(statement), "signature": signature.hex()})
         return signature
 
@@ -148,16 +148,12 @@ class SiteTranscript:
         facts = {"run": agreement.run, "round": round_, "agreement": agreement.digest, "site": self._name}
         self._append(agreement.run, {"kind": "evaluation", **facts, "order": order})
 
-    @property
-    def _identity(self) -> KeyIdentity:
-        return KeyIdentity(SiteKeys.read(Path(self._keys)).key if self._keys else None, None)
-
     def _append(self, run: str, content: dict[str, Any]) -> None:
         if run not in self._chains:
             self._chains[run] = Chain(self._folder / f"{run}.jsonl")
         chain = self._chains[run]
         if not chain.last[0]:
-            chain.append({"kind": "start", "run": run, "site": self._name, "key": self._identity.public})
+            chain.append({"kind": "start", "run": run, "site": self._name, "key": self._identity().public})
         chain.append(content)
 
 

@@ -2,8 +2,9 @@
 
 import hashlib
 import logging
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,18 @@ from fedotp.flower._events import record
 from fedotp.flower._wire import SIGNATURE, digest_of, facts_of
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.records import Transcript
-from fedotp.flower.server._registration import Fault, Member, Registration, UpdateRefusedError
+from fedotp.flower.server._registration import Member, Registration, UpdateRefusedError, is_refusal
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._secure_rounds import SecureRounds
-from fedotp.flower.server._server_settings import ServerSettings
-from fedotp.flower.server._updates import Intake, ReportedPrivacy, reported_scores, shorten, stacked
+from fedotp.flower.server._updates import Intake, ReportedPrivacy, Update, reported_scores, shorten, stacked
 from fedotp.methods import Parameters, Task
 from fedotp.privacy import Mechanism, Releases
-from fedotp.runs.directory import metrics_line
+from fedotp.runs.directory import RunDirectory, metrics_line
 from fedotp.runs.watch import Observer
 
 log = logging.getLogger("fedotp.server")
+
+_RELEASES = "state/releases.jsonl"  # log of the private averages that were published
 
 
 class Deployed(Observer):
@@ -42,18 +44,17 @@ class Deployed(Observer):
         config: Config,
         task: Task,
         registration: Registration,
-        settings: ServerSettings,
-        *,
-        releases: Releases,
+        directory: RunDirectory,
         identity: KeyIdentity,
+        *,
         n_sites: int | None = None,
-        on_save: Callable[[], object] | None = None,
+        n_averages: int = 0,
     ) -> None:
         """Make a federation of the sites in `registration`, which must be ready.
 
-        `releases` are the private averages published before; `identity` checks sites' signatures;
-        a resumed run began with `n_sites` sites. `on_save` is called before each checkpoint.
+        `identity` checks sites' signatures; a resumed run began with `n_sites` sites and has computed `n_averages`.
         """
+        settings = registration.settings
         self.config = config
         self.method = config.method
         self.registration = registration
@@ -64,20 +65,19 @@ class Deployed(Observer):
         self.n_sites = len(self.registry.members) if n_sites is None else n_sites
         self.kept = KeptRows({}, self.n_sites)  # empty: sites store their private parameters themselves
         self._task = task
-        self._on_save = on_save
-        self._options, self._identity = settings, identity
+        self._directory, self._identity = directory, identity
         self._transcript: Transcript
         self._statements: dict[int, dict[str, Any]] = {}  # of this round, by the sites' numbers
         self._released: Parameters = {}  # the private average of this round
-        self._requests = Requests(config, task, registration, settings, self.n_sites)
+        self._requests = Requests(config, task, registration, self.n_sites)
         privacy = self.settings.privacy
-        self._intake = Intake(self.registry, settings, alike=privacy.unit == "site")
+        self._intake = Intake(registration, alike=privacy.unit == "site")
         n_expected = len(self.registry.participants)  # fixed before the first update arrives
         self._privacy: Mechanism | ReportedPrivacy | None = None
         if privacy.unit == "site":
-            self._privacy = Mechanism(privacy, n_expected, releases)
+            self._privacy = Mechanism(privacy, n_expected, Releases(directory.path / _RELEASES, least=n_averages))
         elif privacy.of_steps:
-            self._privacy = ReportedPrivacy(self.settings, self.registry)
+            self._privacy = ReportedPrivacy(self.settings, registration)
         release = self._release if isinstance(self._privacy, Mechanism) else None
         self.server = Server(self.method, task, self.settings, self.n_sites, n_expected, release=release)
         self.server.params = {name: value.cpu() for name, value in self.server.params.items()}
@@ -125,31 +125,47 @@ class Deployed(Observer):
         """Do nothing: no site is held out, and sites that connect later join by themselves."""
 
     def save(self, path: Path, progress: Progress) -> None:
-        """Write a checkpoint: the server's parameters and the progress of the run."""
-        if self._on_save:
-            self._on_save()
+        """Write a checkpoint, the server's parameters and the progress of the run, after the names of new sites."""
+        self._save_names()
         Checkpoint.write(path, self, progress)
         self._transcript.saved(self.round)
 
+    def _save_names(self) -> None:
+        """Save names and image counts of sites that joined later: metrics refer to sites by number."""
+        manifest = self._directory.manifest
+        new = self.registry.members[len(manifest["clients"]) :]
+        images: dict[str, int] = manifest["deployment"]["train_images"]
+        counts = {m.name: m.agreed for m in self.registry.members if m.agreed != images.get(m.name, 0)}
+        if new or counts:
+            manifest["clients"] += [member.name for member in new]
+            manifest["domains"] += [member.domain for member in new]
+            images.update(counts)
+            manifest["data"]["train_images"] = sum(images.values())
+            self._directory.save_manifest(manifest)
+
     def on_start(self, path: Path, config: Config, *, round_: int, images_per_round: int) -> None:
         """Begin or continue the transcript of the run."""
+        log.info("%s: %d of %d rounds done; writing to %s", config.method.title, round_, self._rounds, path)
         self._transcript = Transcript(path, self.registration.agreement, self._identity)
-        limits = {"max_times": self._options.max_times, "max_images": self._options.max_images}
-        n_members = len(self.registry.participants)
+        options, n_members = self.registration.settings, len(self.registry.participants)
+        limits = {"max_times": options.max_times, "max_images": options.max_images}
         self._transcript.start(round_, params=digest_of(self.server.params), members=n_members, **limits)
 
     def on_end(self, path: Path) -> None:
         """End the transcript of a complete or interrupted run."""
         self._transcript.saved(self.round, at_end=True)
+        log.info("the run ended after round %d of %d; results are in %s", self.round, self._rounds, path)
 
     def on_interrupt(self) -> None:
         """Stop waiting for sites: the user has stopped the server."""
         self._requests.is_stopping = True
+        log.info("stopping after this round; press Ctrl-C again to stop immediately")
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Record the accuracy that the sites report."""
         values = zip(evaluation.clients, evaluation.accuracy.tolist(), strict=True)
         sites = {self.names[client]: accuracy for client, accuracy in values}
+        log.info("after round %d: accuracy %.2f %% (sites: %d)", round_, 100 * evaluation.mean, len(sites))
         record("evaluation", run=self._run, round=round_, accuracy=evaluation.mean, sites=sites)
 
     def may_go_on(self) -> bool:
@@ -185,12 +201,20 @@ class Deployed(Observer):
             "capped": {m.name: m.agreed for m in members if m.agreed > most},
         }
 
+    @property
+    def _run(self) -> str:
+        return self.registration.agreement.run
+
+    @property
+    def _rounds(self) -> int:
+        return self.settings.federation.rounds
+
     # Rounds ------------------------------------------------------------------------------------------------
 
     def run_round(self, on_images: OnImages | None = None) -> RoundReport:
         """Run one communication round with the connected sites."""
         if self._sums is not None:
-            return self._secure_round(self._sums, on_images)
+            return self._secure_round(self._sums)
         start = time.perf_counter()
         answers: dict[int, Message] = {}
         while not answers:  # a round without an answer is repeated
@@ -202,84 +226,115 @@ class Deployed(Observer):
             if not answers:
                 log.warning("round %d: none of %d sites answered; retrying", self.round + 1, len(present))
         updates, faults = self._intake.updates(present, answers, self._untrained, self._state)
-        faults |= self._absent(asked, present)
         for number, fault in faults.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], fault)
-            self.registry.members[number].fail(fault)
         inputs = {f"{n}.{key}": value for n, update in updates.items() for key, value in update.prompts.items()}
-        shortened = {} if isinstance(self._privacy, Mechanism) else shorten(updates, self._options.max_times)
+        is_private, max_times = isinstance(self._privacy, Mechanism), self.registration.settings.max_times
+        shortened = {} if is_private else shorten(updates, max_times)
         for number, how in shortened.items():
             log.warning("round %d, site %s: %s", self.round + 1, self.names[number], how)
             self.registry.members[number].shortened += 1
         accepted = self.server.accept(stacked(updates), self.round)
         if accepted.why_not and self.server.params:
             log.warning("round %d: no average: %s", self.round + 1, accepted.why_not)
-        if isinstance(self._privacy, Mechanism):
+        if is_private:
             inputs, self._released = {f"release.{key}": value for key, value in self._released.items()}, {}
-        self.round += 1
-        for number, update in updates.items():
-            self.registry.members[number].accepted = self.round
-            self._count_steps(number, update.steps)
-        answered = np.array(sorted(updates), np.int64)
-        n_images = sum(update.n_images for update in updates.values())
-        if on_images:
-            on_images(n_images)
-        return self._report(
+        sent = [record for message in messages for record in message.content.array_records.values()]
+        return self._finish(
             start,
             asked,
-            answered,
+            present,
             faults,
-            loss=np.array([updates[n].loss for n in answered]),
-            examples=np.array([updates[n].n_examples for n in answered], np.int64),
-            bytes_down=sum(_array_bytes(message) for message in messages),
+            updates,
+            inputs,
+            n_images=sum(update.n_images for update in updates.values()),
+            bytes_down=sum(array.numpy().nbytes for each in sent for array in each.values()),
             bytes_up=sum(value.nbytes for update in updates.values() for value in update.prompts.values()),
-            n_images=n_images,
             shortened={self.names[number]: how for number, how in shortened.items()},
             averaged=accepted.chosen,
-            inputs=inputs,
-            weights={number: update.n_examples for number, update in updates.items()},
         )
 
-    @property
-    def _run(self) -> str:
-        return self.registration.agreement.run
+    def _secure_round(self, sums: SecureRounds) -> RoundReport:
+        """Run one round of which the server sees only the sum: of each update, it knows the weight."""
+        start, least = time.perf_counter(), self.settings.federation.min_clients
+        asked, present, opened = sums.run(self.round, self.server.params, self._untrained, least)
+        average, inputs = opened.average, {}
+        if average is None:
+            n = len(opened.survivors)
+            log.warning("round %d: no average: %d updates, fewer than %d", self.round + 1, n, least)
+        else:
+            values = {name: torch.from_numpy(value) for name, value in average.values.items()}
+            inputs = {f"sum.{name}": value for name, value in values.items()}
+            self.server.accept_average(values, values, average.weight)
+        return self._finish(
+            start,
+            asked,
+            present,
+            opened.faults,
+            {n: Update(n_examples=self._statements[n]["images"], steps=None) for n in opened.survivors},
+            inputs,
+            weight=0 if average is None else average.weight,
+            n_images=0 if average is None else average.n_images,
+            bytes_down=opened.bytes_down,
+            bytes_up=opened.bytes_up,
+            known_loss=float("nan") if average is None else average.loss,
+        )
 
-    def _report(
+    def _finish(
         self,
         start: float,
         asked: Ints,
-        answered: Ints,
-        faults: dict[int, Fault],
-        *,
+        present: Sequence[Member],
+        faults: dict[int, str],
+        updates: Mapping[int, Update],
         inputs: Parameters,
-        weights: Mapping[int, int],
+        *,
         weight: int = 0,
         **more: Any,
     ) -> RoundReport:
+        """Count and record a round; `weight` is that of a secure sum."""
+        members = self.registry.members
+        for number in (int(n) for n in asked if members[n] not in present):
+            faults[number] = "not connected"
+            log.warning("round %d, site %s: not connected", self.round + 1, self.names[number])
+        for number, fault in faults.items():
+            members[number].fail(fault)
+        self.round += 1
+        for number, update in updates.items():
+            members[number].accepted = self.round
+            if isinstance(self._privacy, ReportedPrivacy):
+                self._privacy.count(members[number], update.steps)
+        answered = np.array(sorted(updates), np.int64)
         report = RoundReport(
             round=self.round,
             sampled=np.asarray(asked, np.int64),
             answered=answered,
-            lr=self.settings.optimizer.rate_at(self.round - 1, self.settings.federation.rounds),
+            loss=np.array([updates[n].loss for n in answered]),
+            examples=np.array([updates[n].n_examples for n in answered], np.int64),
+            lr=self.settings.optimizer.rate_at(self.round - 1, self._rounds),
             seconds=time.perf_counter() - start,
-            faults={self.names[number]: str(fault) for number, fault in faults.items()},
+            faults={self.names[number]: fault for number, fault in faults.items()},
             epsilon=None if self._privacy is None else self._privacy.epsilon,
             **more,
         )
-        self._record(report, [self.names[number] for number, fault in faults.items() if fault.refused])
-        self._transcribe(report, inputs, weights, weight)
+        self._record(report)
+        self._transcribe(report, inputs, {n: update.n_examples for n, update in updates.items()}, weight)
         return report
 
-    def _record(self, report: RoundReport, refused: list[str]) -> None:
-        """Record the events of a round; the server has `refused` the updates of these sites."""
+    def _record(self, report: RoundReport) -> None:
+        """Log a round and record its events."""
+        answered = f"{len(report.answered)} of {len(report.sampled)} sites answered"
+        loss = "" if math.isnan(report.mean_loss) else f", loss {report.mean_loss:.4f}"
+        log.info("round %d: %s%s%s, %.1f s", self.round, answered, loss, report.spent, report.seconds)
         which = {"run": self._run, "round": self.round}
-        for name in refused:
-            record("update-refused", site=name, **which, reason=report.faults[name])
+        for name, fault in report.faults.items():
+            if is_refusal(fault):
+                record("update-refused", site=name, **which, reason=fault)
         digest, spent = digest_of(self.server.params), report.epsilon
         record(
             "round",
             **which,
-            rounds=self.settings.federation.rounds,
+            rounds=self._rounds,
             answered=[self.names[number] for number in report.answered],
             faults=report.faults,
             seconds=report.seconds,
@@ -326,51 +381,6 @@ class Deployed(Observer):
         self._released = self._privacy.release(*given)
         return self._released
 
-    def _count_steps(self, number: int, reported: int | None) -> None:
-        if isinstance(self._privacy, ReportedPrivacy):
-            self._privacy.count(self.registry.members[number], reported)
-
-    def _secure_round(self, sums: SecureRounds, on_images: OnImages | None) -> RoundReport:
-        """Run one round of which the server sees only the sum."""
-        start, least = time.perf_counter(), self.settings.federation.min_clients
-        asked, present, opened = sums.run(self.round, self.server.params, self._untrained, least)
-        faults = opened.faults | self._absent(asked, present)
-        for number, fault in faults.items():
-            self.registry.members[number].fail(fault)
-        average, inputs = opened.average, {}
-        if average is None:
-            n = len(opened.survivors)
-            log.warning("round %d: no average: %d updates, fewer than %d", self.round + 1, n, least)
-        else:
-            values = {name: torch.from_numpy(value) for name, value in average.values.items()}
-            inputs = {f"sum.{name}": value for name, value in values.items()}
-            self.server.accept_average(values, values, average.weight)
-            if on_images:
-                on_images(average.n_images)
-        self.round += 1
-        for number in opened.survivors:
-            self.registry.members[number].accepted = self.round
-            self._count_steps(number, None)
-        most = self._intake.most_images()
-        return self._report(
-            start,
-            asked,
-            np.array(opened.survivors, np.int64),
-            faults,
-            loss=np.full(len(opened.survivors), np.nan),
-            examples=np.array([min(self.registry.members[n].agreed, most) for n in opened.survivors], np.int64),
-            bytes_down=opened.bytes_down,
-            bytes_up=opened.bytes_up,
-            n_images=0 if average is None else average.n_images,
-            known_loss=float("nan") if average is None else average.loss,
-            inputs=inputs,
-            weights={n: self._statements[n]["images"] for n in opened.survivors},
-            weight=0 if average is None else average.weight,
-        )
-
-    def _absent(self, asked: Ints, present: Sequence[Member]) -> dict[int, Fault]:
-        return {int(n): Fault("not connected") for n in asked if self.registry.members[n] not in present}
-
     def _untrained(self, number: int) -> Parameters:
         return self._requests.payloads.untrained(number, self.round, self.server.params)
 
@@ -386,8 +396,3 @@ class Deployed(Observer):
                 log.warning("site %s: no evaluation within the timeout", member.name)
         replies = {self.registry.number(m): answers[m.node] for m in present if m.node in answers}
         return reported_scores(replies, self.registry.members, len(self._task.classes))
-
-
-def _array_bytes(message: Message) -> int:
-    records = message.content.array_records.values() if message.has_content() else ()
-    return sum(array.numpy().nbytes for record in records for array in record.values())

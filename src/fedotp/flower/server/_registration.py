@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
 
 from fedotp._system import Interrupt
 from fedotp._text import one_line
@@ -26,34 +27,22 @@ _ASK_AGAIN = 120.0  # seconds before a request is repeated; a site repeats its a
 _SETTLED = 3.0  # seconds without a newcomer after which all sites are assumed present, if there is no list of sites
 _LONGEST = 100  # characters of a name or a domain
 _MOST_IMAGES = 10**9
-_LAST = 1 << 62  # sorts sites with their own images after parts of a common data set
 _UNNAMED = "without a name"
-_REFUSED = "its update is refused:"
+_REFUSED = "its update is refused: "
 
 
 class UpdateRefusedError(FedotpError):
     """Raised for an answer with an invalid update."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """The reason why no update of a site was accepted in a round; `refused`: because of the update's content."""
+def fault_of(error: FedotpError) -> str:
+    """Return the reason why no update of a site was accepted in a round, given the error in its answer."""
+    return one_line(f"{_REFUSED}{error}" if isinstance(error, UpdateRefusedError) else error)
 
-    why: str
-    refused: bool = False
 
-    @classmethod
-    def of(cls, error: FedotpError) -> "Fault":
-        """Describe the error in an answer."""
-        return cls(str(error), refused=isinstance(error, UpdateRefusedError))
-
-    @classmethod
-    def read(cls, line: str) -> "Fault":
-        """Parse a line in the metrics of a run."""
-        return cls(line.removeprefix(_REFUSED).strip(), refused=line.startswith(_REFUSED))
-
-    def __str__(self) -> str:
-        return one_line(f"{_REFUSED} {self.why}" if self.refused else self.why)
+def is_refusal(fault: str) -> bool:
+    """True for a fault of the update's content."""
+    return fault.startswith(_REFUSED)
 
 
 class State(StrEnum):
@@ -78,7 +67,8 @@ class Member:
     Attributes:
         name: its name; its number is its index in the registry.
         node: its Flower node while connected; `came`: the time of connection.
-        state: its progress in registration.
+        state: its progress in registration; `asked`: time of the last request (`time.monotonic`).
+        part: the number of its part of a common data set; -1 for its own images.
         train_images, test_images, domain: as the site reports them.
         gone: time of its last disconnection (`time.monotonic`); None: never.
         agreed: the number of training images it reported first, an upper limit of its weight.
@@ -92,6 +82,8 @@ class Member:
     node: int | None = None
     came: str = ""
     state: State = State.UNKNOWN
+    asked: float = 0.0
+    part: int = -1
     classes: tuple[str, ...] = ()
     train_images: int = 0
     test_images: int = 0
@@ -109,10 +101,10 @@ class Member:
         """Its name, for messages."""
         return self.name or _UNNAMED
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: str) -> None:
         """Count a request without an accepted update."""
         self.faults += 1
-        self.refused += fault.refused
+        self.refused += is_refusal(fault)
 
 
 @dataclass
@@ -210,32 +202,22 @@ class Registration:
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        registry: Registry,
-        agreement: Agreement,
-        *,
-        begun: bool = False,
-        new_counts: bool = False,
+        self, grid: Grid, registry: Registry, agreement: Agreement, settings: ServerSettings, *, begun: bool = False
     ) -> None:
-        """`agreement` may still be without classes.
-
-        In a run that has `begun`, the count that a site reported first limits its weight, unless `new_counts`.
-        """
-        self.transport = transport
+        """`agreement` may still be without classes; in a run that has `begun`, numbers and classes are fixed."""
+        self.transport = Transport(grid, registry.name_of, registry.nodes)
         self.registry = registry
         self.agreement = agreement
+        self.settings = settings
         self.decided = begun or (bool(agreement.classes) and registry.nodes is not None)
         self._begun = begun
-        self._new_counts = new_counts
         self._waiting: dict[str, int] = {}
-        self._asked: dict[int, float] = {}
         self._ignored: set[int] = set()
-        self._parts: dict[str, int] = {}
 
-    def gather(self, settings: ServerSettings, interrupt: Interrupt | None = None) -> None:
-        """Wait until the sites required by `settings` are ready, or the user stops the server."""
-        start = reminded = newcomer = time.monotonic()
+    def gather(self, interrupt: Interrupt | None = None) -> None:
+        """Wait until the sites required by the settings are ready, or the user stops the server."""
+        settings, start = self.settings, time.monotonic()
+        reminded = newcomer = start
         n_seen = 0
         while True:
             if interrupt is not None and interrupt.wanted:
@@ -316,7 +298,7 @@ class Registration:
         if member.node is None:
             return False
         if member.state is State.ASKED:
-            return time.monotonic() - self._asked.get(member.node, 0.0) > _ASK_AGAIN
+            return time.monotonic() - member.asked > _ASK_AGAIN
         return member.state is State.UNKNOWN or (member.state is State.INTRODUCED and self.decided)
 
     def _hello(self, member: Member) -> Message:
@@ -325,8 +307,7 @@ class Registration:
         agreement = self.agreement if self.decided and named else replace(self.agreement, classes=())
         agreement.put(config)
         assert member.node is not None
-        member.state = State.ASKED
-        self._asked[member.node] = time.monotonic()
+        member.state, member.asked = State.ASKED, time.monotonic()
         facts = {"run": agreement.run, "round": 0, "agreement": agreement.digest, "digest": ""}
         record("order", kind="hello", site=member.called, **facts)
         content, kind = RecordDict({wire.CONFIG: config}), MessageType.QUERY
@@ -344,14 +325,14 @@ class Registration:
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         if wire.CLASSES in facts:
-            member.classes, self._parts[member.name] = _classes(facts), _whole(facts, wire.PART, least=-1)
+            member.classes, member.part = _classes(facts), _whole(facts, wire.PART, least=-1)
             member.state = State.INTRODUCED
             return
         n_train, n_test = (_whole(facts, key) for key in (wire.TRAIN_IMAGES, wire.TEST_IMAGES))
         domain = _text(facts, wire.DOMAIN)
         member.train_images, member.test_images, member.domain = n_train, n_test, domain or None
         member.steps = _whole(facts, wire.STEPS) if wire.STEPS in facts else 0
-        if not member.agreed or not self._begun or self._new_counts:
+        if not member.agreed or not self._begun or self.settings.allow_new_counts:
             member.agreed = n_train
         elif n_train > member.agreed:
             log.warning(
@@ -366,7 +347,7 @@ class Registration:
     def _decide(self, introduced: list[Member]) -> None:
         """Fix the sites' numbers and, if not given, the class names, which must be equal at all sites."""
         if self.registry.nodes is None:
-            self.registry.members.sort(key=lambda member: (self._parts.get(member.name, _LAST), member.name))
+            self.registry.members.sort(key=lambda member: (member.part, member.name))
         if not self.agreement.classes:
             first = introduced[0]
             if len(first.classes) < 2:

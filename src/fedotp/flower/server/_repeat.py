@@ -128,8 +128,7 @@ def _aggregate(recorded: Recorded, directory: RunDirectory, server: Server, payl
             yield f", site {site}: its weight is {each['weight']}, must be {weight}"
         else:
             unchanged = payloads.untrained(number, recorded.number - 1, server.params)
-            moved = length(prompts, unchanged)
-            updates[number] = Update(prompts, unchanged, moved, loss=0.0, n_examples=weight, n_images=0)
+            updates[number] = Update(weight, prompts, unchanged, length(prompts, unchanged))
     shorten(updates, start["max_times"])
     chosen = server.accept(stacked(updates), recorded.number - 1).chosen
     if content.get("averaged") != (None if chosen is None else chosen.tolist()):

@@ -17,7 +17,6 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._events import record
 from fedotp.flower._wire import digest_of, to_record
 from fedotp.flower.server._registration import Member, Registration, State
-from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.methods import Batch, Method, Parameters, Task
 
 log = logging.getLogger("fedotp.server")
@@ -53,14 +52,11 @@ class Payloads:
 class Requests:
     """Sends requests to the sites of `registration`; rounds count from 0, `server` are the server's parameters."""
 
-    def __init__(
-        self, config: Config, task: Task, registration: Registration, settings: ServerSettings, n_sites: int
-    ) -> None:
+    def __init__(self, config: Config, task: Task, registration: Registration, n_sites: int) -> None:
         """Prepare requests of a run that began with `n_sites` sites."""
         self.is_stopping = False
-        self._settings = config.settings
+        self._settings, self._options = config.settings, registration.settings
         self._registration, self._registry = registration, registration.registry
-        self._options = settings
         self.payloads = Payloads(config.method, task, config.seed, n_sites)
         self._n_trainable = n_sites if config.method.knows_clients(task) else None
 

@@ -16,12 +16,11 @@ from flwr.app import Message
 from fedotp.errors import FedotpError
 from fedotp.federation import Ints
 from fedotp.flower import _wire as wire
-from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower._wire import digest_of, facts_of, pack, read_array, unpack, untrusted_input
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import Advert, Average, SealedShares, ServerSession, Session, VoidSumError
-from fedotp.flower.server._registration import Fault, Member, Registration, Registry
+from fedotp.flower.server._registration import Member, Registration, fault_of
 from fedotp.flower.server._requests import Requests
 from fedotp.flower.server._updates import Intake, OnStatement
 from fedotp.methods import Parameters
@@ -41,7 +40,7 @@ class Opened:
 
     survivors: list[int] = field(default_factory=list)
     average: Average | None = None
-    faults: dict[int, Fault] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
     bytes_down: int = 0
     bytes_up: int = 0
 
@@ -50,21 +49,13 @@ class SecureRound:
     """One attempt at the secure sum of a round."""
 
     def __init__(
-        self,
-        requests: Requests,
-        registry: Registry,
-        agreement: Agreement,
-        identity: KeyIdentity,
-        round_: int,
-        weights: Mapping[int, int],
-        server: Parameters,
-        expected: Parameters,
-        on_statement: OnStatement,
+        self, rounds: "SecureRounds", round_: int, weights: Mapping[int, int], server: Parameters, expected: Parameters
     ) -> None:
         """Site `number` weighs at most `weights[number]` images; `expected` has the shapes of an update."""
-        self._requests, self._registry, self._round = requests, registry, round_
-        self._weights, self._server, self._on_statement = weights, server, on_statement
+        self._requests, self._registry, self._round = rounds.requests, rounds.registration.registry, round_
+        self._weights, self._server, self._on_statement = weights, server, rounds.on_statement
         like = {name: value.cpu().numpy() for name, value in expected.items()}
+        agreement, requests = rounds.registration.agreement, rounds.requests
         assert agreement.secure is not None
         prompts = {digest_of(requests.payloads.sent(number, server)) for number in weights}
         if len(prompts) > 1:
@@ -79,7 +70,7 @@ class SecureRound:
             most_images=max(weights.values()),
         )
         self._which = {wire.SESSION: session.text}
-        self._sum = ServerSession(session, identity, like)
+        self._sum = ServerSession(session, rounds.identity, like)
         self.opened = Opened()
         self.all_answered = True
 
@@ -91,8 +82,8 @@ class SecureRound:
         members = {self._registry.number(member): member for member in present}
         self._query(wire.KEYS, members, {}, self._take_keys)
         adverts = self._sum.cohort.adverts
-        names = [adverts[number].name for number in self._sum.cohort.numbers]
-        known = {**pack({number: advert.content for number, advert in adverts.items()}), "names": names}
+        names = pack({number: advert.name.encode() for number, advert in adverts.items()}, wire.NAMES)
+        known = names | pack({number: advert.content for number, advert in adverts.items()})
         self._query(wire.SHARES, adverts, known, self._take_shares)
         letters = {n: {**pack(self._sum.letters_for(n)), **self._which} for n in self._sum.dealers}
         orders = self._requests.orders_to_train([members[n] for n in letters], self._round, self._server, letters)
@@ -128,7 +119,7 @@ class SecureRound:
                 self.opened.bytes_up += _n_bytes(answers[node])
             except FedotpError as error:
                 self.all_answered &= node in answers
-                fault = self.opened.faults[number] = Fault.of(error)
+                fault = self.opened.faults[number] = fault_of(error)
                 log.warning("round %d, site %s: %s", self._round + 1, self._registry.names[number], fault)
 
     # Answers ------------------------------------------------------------------------------------------------------
@@ -171,26 +162,24 @@ class SecureRound:
         self._sum.take_revealed(number, unpack(facts_of(reply)))
 
 
+@dataclass
 class SecureRounds:
-    """The secure sums of a run with the sites of `registration`."""
+    """The secure sums of a run with the sites of `registration`; `identity` checks the signatures of their keys.
 
-    def __init__(
-        self,
-        requests: Requests,
-        intake: Intake,
-        registration: Registration,
-        identity: KeyIdentity,
-        on_statement: OnStatement,
-    ) -> None:
-        """`identity` checks the signatures of sites that have keys."""
-        self._on_statement = on_statement
-        self._requests, self._intake, self._registration, self._identity = requests, intake, registration, identity
-        self._registry = registration.registry
-        self.sums = self.voids = 0
+    `sums` and `voids` count the opened and the failed sums.
+    """
+
+    requests: Requests
+    intake: Intake
+    registration: Registration
+    identity: KeyIdentity
+    on_statement: OnStatement
+    sums: int = 0
+    voids: int = 0
 
     def facts(self) -> dict[str, Any]:
         """Return the terms and the numbers of opened and failed sums."""
-        terms = self._registration.agreement.secure
+        terms = self.registration.agreement.secure
         assert terms is not None
         return {"threshold": terms.share, "range": terms.bound, "sums": self.sums, "void": self.voids}
 
@@ -200,20 +189,10 @@ class SecureRounds:
         """Run the secure sum of a round; return the sampled sites, those of them that were connected, and the sum."""
         in_a_row, pause = 0, _FIRST_PAUSE
         while True:
-            asked, present = self._requests.to_train(round_, LEAST_SITES)
-            most = self._intake.most_images()
-            weights = {self._registry.number(m): max(1, min(m.agreed, most)) for m in present}
-            attempt = SecureRound(
-                self._requests,
-                self._registry,
-                self._registration.agreement,
-                self._identity,
-                round_,
-                weights,
-                server,
-                expected(next(iter(weights))),
-                self._on_statement,
-            )
+            asked, present = self.requests.to_train(round_, LEAST_SITES)
+            most = self.intake.most_images()
+            weights = {self.registration.registry.number(m): max(1, min(m.agreed, most)) for m in present}
+            attempt = SecureRound(self, round_, weights, server, expected(next(iter(weights))))
             try:
                 opened = attempt.run(present, least)
             except VoidSumError as error:
@@ -227,7 +206,7 @@ class SecureRounds:
             else:
                 self.sums += opened.average is not None
                 return asked, present, opened
-            self._requests.pause(pause)
+            self.requests.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 

@@ -7,7 +7,6 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +22,20 @@ from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._agreement import PROTOCOL, Agreement
 from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._events import record, recording_life
-from fedotp.flower._log import LogObserver, start_logging
+from fedotp.flower._log import start_logging
 from fedotp.flower.keys import KeyIdentity, ServerKeys
-from fedotp.flower.link import Transport, superlink
+from fedotp.flower.link import superlink
 from fedotp.flower.records import security_log
 from fedotp.flower.secure import Terms
 from fedotp.flower.server._deployed import Deployed
-from fedotp.flower.server._registration import Fault, Member, Registration, Registry
+from fedotp.flower.server._registration import Member, Registration, Registry
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.flower.server._supported import require_servable, require_summable
 from fedotp.flower.status import Status, StatusAddress, serve_status
-from fedotp.privacy import Releases
 from fedotp.runs.directory import RunDirectory, free_name
 from fedotp.runs.one import Loop, load_backbone, made_with, make_task, template_of
-from fedotp.runs.watch import Observer, Observers
 
 log = logging.getLogger("fedotp.server")
-
-_RELEASES = "state/releases.jsonl"  # log of the private averages that were published
 
 
 def serve(
@@ -50,10 +45,8 @@ def serve(
     out: Path,
     *,
     classes: tuple[str, ...] = (),
-    names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
     public_keys: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
     interrupt: Interrupt | None = None,
     on_agreed: Callable[[Agreement], object] = lambda _: None,
 ) -> RunDirectory:
@@ -62,28 +55,25 @@ def serve(
     Args:
         grid: Flower's connection to the sites.
         classes: names of the classes, in order; if empty, those that all sites have.
-        names: names of the sites, in the order of their numbers; `nodes` maps Flower's nodes to names. Without
-            them, the names that sites send are trusted.
+        nodes: names of the sites by Flower's nodes, in the order of the sites' numbers. Without them, the names that
+            sites send are trusted.
         public_keys: the sites' keys by name, in OpenSSH format, to check their signatures.
         interrupt: ends the wait for the first sites.
         on_agreed: receives the agreement, first perhaps without classes.
     """
     config = config.resolved  # sites receive all values, independent of the defaults of their versions
-    directory = RunDirectory(out)
+    directory, names = RunDirectory(out), tuple((nodes or {}).values())
     directory.require_new()
     require_servable(config, settings, names)
     registry = Registry([Member(name) for name in names], nodes, without=config.federation.without)
     agreement = agreement_of(config, uuid.uuid4().hex, classes, settings)
     on_agreed(agreement)
-    registration = Registration(
-        Transport(grid, registry.name_of, nodes), registry, agreement, new_counts=settings.allow_new_counts
-    )
-    registration.gather(settings, interrupt)
+    registration = Registration(grid, registry, agreement, settings)
+    federation = _federation(config, directory, registration, public_keys, interrupt)
     on_agreed(registration.agreement)
-    federation = _federation(config, directory, registration, settings, public_keys)
-    directory.create(config, _manifest(config, registration, settings), None)
+    directory.create(config, _manifest(config, registration), None)
     with directory.locked():
-        Loop(config, directory, federation, Progress(), Observers(observer or LogObserver(log), federation)).go()
+        Loop(config, directory, federation, Progress(), federation).go()
     return directory
 
 
@@ -92,14 +82,12 @@ def resume_serving(
     path: Path,
     settings: ServerSettings,
     *,
-    names: tuple[str, ...] = (),
     nodes: dict[int, str] | None = None,
     public_keys: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
     interrupt: Interrupt | None = None,
     on_agreed: Callable[[Agreement], object] = lambda _: None,
 ) -> RunDirectory:
-    """Resume the run of real sites in `path` from its last checkpoint."""
+    """Resume the run of real sites in `path` from its last checkpoint; see `serve`."""
     directory = RunDirectory.open(path)
     if not directory.is_deployed:
         raise FedotpError(f"{path} was simulated; resume it with `fedotp run --resume {path}`")
@@ -110,9 +98,12 @@ def resume_serving(
         with directory.reading():
             _require_complete(manifest)
             settings = _as_before(settings, manifest["deployment"]["settings"])
-        require_summable(config, settings, len(names))
+        names = list(dict.fromkeys([*manifest["clients"], *(nodes or {}).values()]))  # last, those with new keys
+        require_summable(config, settings, len(nodes or {}))
         directory.require_same_code(config.method)
-        registry = _known_sites(manifest, names, nodes, without=config.federation.without)
+        agreed = manifest["deployment"]["train_images"]
+        members = [Member(name, agreed=agreed.get(name, 0)) for name in names]
+        registry = Registry(members, nodes, without=config.federation.without)
         agreement = agreement_of(config, manifest["deployment"]["run"], tuple(manifest["data"]["classes"]), settings)
         on_agreed(agreement)
         before = manifest["backbone"]
@@ -121,22 +112,15 @@ def resume_serving(
                 f"{path}: expected the run's backbone {before['name']} {before['digest'][:12]}, got "
                 f"{agreement.backbone[:12]}; install the original file"
             )
-        registration = Registration(
-            Transport(grid, registry.name_of, nodes),
-            registry,
-            agreement,
-            begun=True,
-            new_counts=settings.allow_new_counts,
-        )
         with directory.reading():
             progress, n_averages = _recall(directory, registry)
-        registration.gather(settings, interrupt)
-        n_sites = manifest["deployment"]["sites"]
-        federation = _federation(config, directory, registration, settings, public_keys, n_sites, n_averages)
+        registration = Registration(grid, registry, agreement, settings, begun=True)
+        counts = {"n_sites": manifest["deployment"]["sites"], "n_averages": n_averages}
+        federation = _federation(config, directory, registration, public_keys, interrupt, **counts)
         if directory.checkpoint.is_file():
             Checkpoint.read(directory.checkpoint).restore(federation)
         log.info("resuming after round %d", federation.round)
-        Loop(config, directory, federation, progress, Observers(observer or LogObserver(log), federation)).go()
+        Loop(config, directory, federation, progress, federation).go()
     return directory
 
 
@@ -144,36 +128,18 @@ def _federation(
     config: Config,
     directory: RunDirectory,
     registration: Registration,
-    settings: ServerSettings,
     public_keys: Mapping[str, str] | None,
-    n_sites: int | None = None,
-    n_averages: int = 0,
+    interrupt: Interrupt | None,
+    **counts: int,
 ) -> Deployed:
-    """Make the federation of the registered sites; a resumed run began with `n_sites` and has released `n_averages`."""
+    """Wait for the sites, and make their federation; `counts` are those of a resumed run."""
+    registration.gather(interrupt)
     agreement = registration.agreement
     facts = {"method": config.method.name, "rounds": config.federation.rounds}
     record("configuration", run=agreement.run, digest=agreement.digest, **facts)
     clip = load_backbone(config.backbone.source, config.compute.device)
-    return Deployed(
-        config,
-        make_task(config, clip, agreement.classes, agreement.template),
-        registration,
-        settings,
-        n_sites=n_sites,
-        releases=Releases(directory.path / _RELEASES, least=n_averages),
-        identity=KeyIdentity(None, public_keys),
-        on_save=partial(_write_names, directory, registration.registry),
-    )
-
-
-def _known_sites(
-    manifest: dict[str, Any], names: tuple[str, ...], nodes: dict[int, str] | None, without: tuple[str, ...]
-) -> Registry:
-    """List the sites of a resumed run in the order of their numbers, then those with new keys."""
-    known: list[str] = manifest["clients"]
-    agreed: dict[str, int] = manifest["deployment"]["train_images"]
-    everyone = [*known, *(name for name in names if name not in known)]
-    return Registry([Member(name, agreed=agreed.get(name, 0)) for name in everyone], nodes, without=without)
+    task = make_task(config, clip, agreement.classes, agreement.template)
+    return Deployed(config, task, registration, directory, KeyIdentity(None, public_keys), **counts)
 
 
 def _require_complete(manifest: dict[str, Any]) -> None:
@@ -196,20 +162,6 @@ def _are_names(values: object) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def _write_names(directory: RunDirectory, registry: Registry) -> None:
-    """Save names and image counts of sites that joined later: metrics refer to sites by number."""
-    manifest = directory.manifest
-    new = registry.members[len(manifest["clients"]) :]
-    images: dict[str, int] = manifest["deployment"]["train_images"]
-    counts = {m.name: m.agreed for m in registry.members if m.agreed != images.get(m.name, 0)}
-    if new or counts:
-        manifest["clients"] += [member.name for member in new]
-        manifest["domains"] += [member.domain for member in new]
-        images.update(counts)
-        manifest["data"]["train_images"] = sum(images.values())
-        directory.save_manifest(manifest)
-
-
 def _as_before(settings: ServerSettings, before: dict[str, Any]) -> ServerSettings:
     """Return `settings` with those of secure sums from the start of the run, which cannot change."""
     for name in (names := ("secure", "secure_threshold", "secure_range")):
@@ -230,7 +182,7 @@ def _recall(directory: RunDirectory, registry: Registry) -> tuple[Progress, int]
         for number in line["answered"]:
             registry.members[number].accepted = line["round"]
         for name, why in line.get("faults", {}).items():
-            registry.members[registry.names.index(name)].fail(Fault.read(why))
+            registry.members[registry.names.index(name)].fail(why)
         for name in line.get("shortened", {}):
             registry.members[registry.names.index(name)].shortened += 1
     return progress, averages
@@ -243,7 +195,7 @@ def agreement_of(config: Config, run: str, classes: tuple[str, ...], settings: S
     return Agreement(run, config, classes, template_of(config, config.data.dataset, clip), clip.digest, terms)
 
 
-def _manifest(config: Config, registration: Registration, settings: ServerSettings) -> dict[str, Any]:
+def _manifest(config: Config, registration: Registration) -> dict[str, Any]:
     registry, agreement = registration.registry, registration.agreement
     return {
         **made_with(config, load_backbone(config.backbone.source, config.compute.device)),
@@ -268,7 +220,7 @@ def _manifest(config: Config, registration: Registration, settings: ServerSettin
             "sites": len(registry.members),
             "keys": registry.nodes is not None,
             "train_images": {m.name: m.agreed for m in registry.members},
-            "settings": asdict(settings),
+            "settings": asdict(registration.settings),
         },
     }
 
@@ -330,8 +282,8 @@ def run_server(
         ):
             log.info("listening at %s:%d for %s", host, port, ", ".join(names) or "any site")
             with serve_status(status, Status("server", names, link.seen)), link.run() as grid:
-                known: dict[str, Any] = {"names": names, "nodes": link.nodes, "interrupt": interrupt}
-                known |= {"public_keys": link.public_keys, "on_agreed": lambda agreed: link.describe(agreed.text)}
+                known: dict[str, Any] = {"nodes": link.nodes, "public_keys": link.public_keys} if held else {}
+                known |= {"interrupt": interrupt, "on_agreed": lambda agreed: link.describe(agreed.text)}
                 if resume is not None:
                     return resume_serving(grid, resume, settings, **known)
                 return serve(grid, config, settings, path, classes=classes, **known)

@@ -1,11 +1,9 @@
 """Settings of the server of a real federation, beyond the configuration of the run."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from fedotp._values import MOST, require
-from fedotp.errors import FedotpError
 
 
 @dataclass(frozen=True)
@@ -57,17 +55,7 @@ class ServerSettings:
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "ServerSettings":
         """Read Flower's run configuration, whose keys have dashes; ignore other keys."""
-        kinds: dict[Any, Callable[[Any], Any]] = {int: int, float: float, bool: _flag}
-        hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in kinds}
-        values = {name: given[key] for name in hints if (key := name.replace("_", "-")) in given}
-        try:
-            typed = {name: kinds[hints[name]](value) for name, value in values.items()}
-        except (TypeError, ValueError) as error:
-            raise FedotpError(f"invalid type in the run configuration: {error}") from None
-        return cls(**typed)
+        from fedotp.config import read_fields  # the command line imports this module
 
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"expected true or false, got {value!r}")
-    return value
+        names = [item.name for item in fields(cls) if item.name.replace("_", "-") in given]
+        return read_fields(cls, {name: given[name.replace("_", "-")] for name in names}, "app")

@@ -4,11 +4,15 @@ from dataclasses import fields
 
 from fedotp._values import show
 from fedotp.config import Config
-from fedotp.errors import FedotpError, listed
+from fedotp.errors import FedotpError
 from fedotp.flower._defaults import LEAST_SITES
 from fedotp.flower.server._server_settings import ServerSettings
 from fedotp.privacy import epsilon
 
+_SIMULATED = {
+    *("federation.dropout", "federation.holdout_clients", "federation.holdout", "evaluation.views"),
+    *("data.classes", "data.labels", "attack.name"),
+}
 _UNSEEN = "the server sees no single update"
 
 
@@ -24,22 +28,12 @@ def require_servable(config: Config, settings: ServerSettings, names: tuple[str,
 
 def _require_real(config: Config) -> None:
     """Raise FedotpError for settings that only simulations support."""
-    for key, none in (("dropout", 0), ("holdout_clients", 0), ("holdout", ())):
-        if value := getattr(config.federation, key):
-            raise FedotpError(f"federation.{key} = {show(value)} is for simulations only; set {show(none)}")
-    if others := set(config.evaluation.views) - {"personal"}:
-        raise FedotpError(
-            f'evaluation.views contains {listed(sorted(others))}, which is for simulations only; set ["personal"]'
-        )
-    if config.data.classes != "all":
-        raise FedotpError(f'data.classes = {show(config.data.classes)} is for simulations only; set "all"')
-    if config.data.labels != "true":
-        raise FedotpError(f'data.labels = {show(config.data.labels)} is for simulations only; set "true"')
-    if config.attack.name != "none":
-        raise FedotpError(f'attack.name = {show(config.attack.name)} is for simulations only; set "none"')
-    for item in fields(config.authors):
-        if (value := getattr(config.authors, item.name)) != item.default:
-            raise FedotpError(f"authors.{item.name} = {show(value)} is for simulations only; set {show(item.default)}")
+    only = {key: getattr(config, key) for key in ("federation", "evaluation", "data", "attack", "authors")}
+    for section, settings in only.items():
+        for item in fields(settings):
+            value, name = getattr(settings, item.name), f"{section}.{item.name}"
+            if value != item.default and (section == "authors" or name in _SIMULATED):
+                raise FedotpError(f"{name} = {show(value)} is for simulations only; set {show(item.default)}")
 
 
 def require_summable(config: Config, settings: ServerSettings, n_sites: int) -> None:

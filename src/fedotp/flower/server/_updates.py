@@ -13,7 +13,7 @@ one. A fixed limit is unsuitable: the longest was 0.01 to 48 times as long as th
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ from fedotp.federation.server import Updates
 from fedotp.federation.testing import Evaluation, Predictions
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import digest_of, facts_of, from_record, read_array, untrusted_input
-from fedotp.flower.server._registration import Fault, Member, Registry, UpdateRefusedError
-from fedotp.flower.server._server_settings import ServerSettings
+from fedotp.flower.server._registration import Member, Registration, UpdateRefusedError, fault_of
 from fedotp.methods import Parameters
 from fedotp.privacy import clipped, length
 
@@ -46,17 +45,17 @@ class Update:
 
     `start` are its prompts before training, `moved` their distance from `start`. `loss` is nan if the site does not
     share it; `n_examples` is its weight in the average, `reported` before limits. `steps` is the site's total number of
-    noisy training steps, for privacy of images.
+    noisy training steps, for privacy of images; None if unknown. Of an update in a secure sum only the weight is known.
     """
 
-    prompts: Parameters
-    start: Parameters
-    moved: float
-    loss: float
     n_examples: int
-    n_images: int
+    prompts: Parameters = field(default_factory=dict)
+    start: Parameters = field(default_factory=dict)
+    moved: float = 0.0
+    loss: float = math.nan
+    n_images: int = 0
     reported: int = 0
-    steps: int = 0
+    steps: int | None = 0
 
 
 def checked_update(reply: Message, expected: Parameters, member: Member, most_images: int) -> Update | None:
@@ -77,11 +76,11 @@ def checked_update(reply: Message, expected: Parameters, member: Member, most_im
                 raise FedotpError("the answer contains no update")
             prompts = from_record(reply.content.array_records[wire.ARRAYS], expected)
             return Update(
+                min(int(n_examples), member.agreed, most_images),
                 prompts,
                 expected,
                 moved=length(prompts, expected),
-                loss=_number(metrics, wire.LOSS) if wire.LOSS in metrics else float("nan"),
-                n_examples=min(int(n_examples), member.agreed, most_images),
+                loss=_number(metrics, wire.LOSS) if wire.LOSS in metrics else math.nan,
                 n_images=int(_number(metrics, wire.IMAGES, least=0)),
                 reported=int(n_examples),
                 steps=int(_number(metrics, wire.STEPS, least=0)) if wire.STEPS in metrics else 0,
@@ -172,12 +171,11 @@ def _number(metrics: MetricRecord, key: str, least: float = -_MOST, most: float 
 
 
 class Intake:
-    """Validates and limits the updates of the sites of `registry`, by their numbers."""
+    """Validates and limits the updates of the sites of `registration`, by their numbers."""
 
-    def __init__(self, registry: Registry, settings: ServerSettings, *, alike: bool = False) -> None:
+    def __init__(self, registration: Registration, *, alike: bool = False) -> None:
         """`alike`: the average is private: all sites have the same weight, and the mechanism clips updates."""
-        self._registry = registry
-        self._options = settings
+        self._registry, self._options = registration.registry, registration.settings
         self._alike = alike
         self._capped: dict[str, int] = {}
 
@@ -187,7 +185,7 @@ class Intake:
         answers: Mapping[int, Message],
         expected: Callable[[int], Parameters],
         on_statement: OnStatement,
-    ) -> tuple[dict[int, Update], dict[int, Fault]]:
+    ) -> tuple[dict[int, Update], dict[int, str]]:
         """Return the valid updates, and the faults of the other sites, by the sites' numbers.
 
         `answers` are by node; `expected` returns a site's update without training.
@@ -198,7 +196,7 @@ class Intake:
             number = self._registry.number(member)
             reply = answers.get(member.node) if member.node is not None else None
             if reply is None:
-                faults[number] = Fault(f"no answer within {self._options.round_timeout:g} s")
+                faults[number] = f"no answer within {self._options.round_timeout:g} s"
                 continue
             try:
                 update = checked_update(reply, expected(number), member, most)
@@ -206,7 +204,7 @@ class Intake:
                     on_statement(number, digest_of(update.prompts), update.reported, reply)
                     updates[number] = update
             except FedotpError as error:
-                faults[number] = Fault.of(error)
+                faults[number] = fault_of(error)
         return updates, faults
 
     def most_images(self) -> int:
@@ -269,10 +267,9 @@ def furthest(moved: Iterable[float], size: float, times: float) -> float:
 class ReportedPrivacy:
     """The privacy that sites have spent, from the steps they report; each site enforces the budget with its ledger."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registration: Registration) -> None:
         """`settings.privacy.of_steps` must be true."""
-        self._settings = settings
-        self._registry = registry
+        self._settings, self._registry = settings, registration.registry
 
     @property
     def epsilon(self) -> float | None:

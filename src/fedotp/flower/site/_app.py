@@ -33,6 +33,7 @@ from fedotp.flower.keys import ExpiryWarnings, SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.records import security_log
 from fedotp.flower.secure import Session, SiteSession
+from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
 from fedotp.flower.site._state import make_private
@@ -114,25 +115,14 @@ def secure_keys(site: Site, agreement: Agreement, message: Message) -> RecordDic
     return _said({wire.KEYS: site.sums.keys(agreement, config, number, _int(config, wire.ACCEPTED), n_images)})
 
 
-@app.query(wire.SHARES)
-@_answering
-def secure_shares(site: Site, agreement: Agreement, message: Message) -> RecordDict:
-    """Send shares of this site's secrets."""
-    return _said(site.sums.shares(agreement, _config(message)))
+def _answer_step(step: str, work: Callable[[SecureSums, Agreement, ConfigRecord], dict[str, Any]]) -> None:
+    """Let a site answer a step of a secure sum."""
+    app.query(step)(_answering(lambda site, agreement, message: _said(work(site.sums, agreement, _config(message)))))
 
 
-@app.query(wire.SURVIVORS)
-@_answering
-def secure_survivors(site: Site, agreement: Agreement, message: Message) -> RecordDict:
-    """Sign the list of survivors."""
-    return _said({wire.SURVIVORS: site.sums.endorsed(agreement, _config(message))})
-
-
-@app.query(wire.SIGNATURES)
-@_answering
-def secure_signatures(site: Site, agreement: Agreement, message: Message) -> RecordDict:
-    """Reveal shares after enough sites have signed the list of survivors."""
-    return _said(site.sums.revealed(agreement, _config(message)))
+_answer_step(wire.SHARES, SecureSums.shares)
+_answer_step(wire.SURVIVORS, SecureSums.endorsed)
+_answer_step(wire.SIGNATURES, SecureSums.revealed)
 
 
 @app.evaluate()

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 from flwr.app import ConfigRecord
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
-from fedotp.flower._wire import digest_of, pack, unpack, unpack_names, unpack_numbers
-from fedotp.flower.keys import KeyIdentity, SiteKeys
+from fedotp.flower._wire import digest_of, pack, unpack, unpack_numbers
+from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.secure import Advert, Session, SiteSession
 from fedotp.flower.site._policy import Policy, refusal, require_between
 from fedotp.methods import Parameters
@@ -33,12 +32,10 @@ def disagreeing() -> Iterator[None]:
 
 
 class SecureSums:
-    """The secure sums of site `name` with the keys in the folder `keys` ("": none) and the owner's `policy`."""
+    """The secure sums of site `name`, which signs with its `identity`, under the owner's `policy`."""
 
-    def __init__(self, name: str, keys: str, policy: Policy) -> None:
-        """Make an object; keys are read on first use."""
-        self._name, self._keys, self._policy = name, keys, policy
-        self._identity: KeyIdentity | None = None
+    def __init__(self, name: str, identity: Callable[[], KeyIdentity], policy: Policy) -> None:
+        self._name, self._identity, self._policy = name, identity, policy
         self._current: SiteSession | None = None
         self._opened: dict[tuple[str, int], frozenset[object]] = {}  # sites in the sum, by run and round
 
@@ -46,7 +43,11 @@ class SecureSums:
         """Make keys for a new sum, which ends the last one; this site has `n_images` images."""
         session, current = _session(agreement, record), self._current
         if current is None or (current.session, *_order_of(current)) != (session, number, session.round, accepted):
-            identity = self._own_identity()
+            identity = self._identity()
+            if identity.peers is None and self._policy.secure_sums:
+                raise refusal("this site has no peers.crt to check other sites by; ask the coordinator for it")
+            if identity.peers is None and current is None:
+                log.warning("no peers.crt: the identities of the other sites are unverified")
             with disagreeing():
                 current = SiteSession(session, number, self._name, identity, n_images=n_images, accepted=accepted)
             self._current = current
@@ -56,9 +57,11 @@ class SecureSums:
     def shares(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
         """Make sealed shares for all other sites."""
         with disagreeing():
-            names, keys = unpack_names(record), unpack(record)
+            names, keys = unpack(record, wire.NAMES), unpack(record)
             require_between("sites in a secure sum", len(keys), least=self._policy.secure_sites)
-            adverts = {number: Advert.of(names[number], content) for number, content in keys.items()}
+            adverts = {
+                number: Advert.of(names[number].decode(errors="replace"), content) for number, content in keys.items()
+            }
             dealt = self._now(agreement, record).share(adverts)
         own = dealt.marks.keys() - dealt.letters.keys()  # no letter for itself
         return pack({**dealt.letters, **dict.fromkeys(own, b"")}) | {wire.MARKS: pack(dealt.marks)["parts"]}
@@ -90,7 +93,7 @@ class SecureSums:
         assert session.masked is not None
         return session.masked, session.advert.weight
 
-    def endorsed(self, agreement: Agreement, record: ConfigRecord) -> bytes:
+    def endorsed(self, agreement: Agreement, record: ConfigRecord) -> dict[str, bytes]:
         """Sign the list of survivors.
 
         A repeated round sends the same update, so two sums over different sites would reveal the update of a site that
@@ -105,7 +108,7 @@ class SecureSums:
                     f"this site has already opened another sum of round {session.session.round}; the two would reveal "
                     "the update of a single site; restart the site to allow it"
                 )
-            return session.endorse(survivors)
+            return {wire.SURVIVORS: session.endorse(survivors)}
 
     def revealed(self, agreement: Agreement, record: ConfigRecord) -> dict[str, list[int] | list[bytes]]:
         """Reveal a share of every site's seed or key."""
@@ -120,16 +123,6 @@ class SecureSums:
         if self._current is None or self._current.session != _session(agreement, record):
             raise DisagreementError("this site has no keys for this secure sum: it was restarted since, or is too late")
         return self._current
-
-    def _own_identity(self) -> KeyIdentity:
-        if self._identity is None:
-            held = SiteKeys.read(Path(self._keys)) if self._keys else None
-            if held is None or held.peers is None:
-                if self._policy.secure_sums:
-                    raise refusal("this site has no peers.crt to check other sites by; ask the coordinator for it")
-                log.warning("no peers.crt: the identities of the other sites are unverified")
-            self._identity = KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
-        return self._identity
 
 
 def _round_of(session: SiteSession) -> tuple[str, int]:

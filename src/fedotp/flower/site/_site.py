@@ -22,7 +22,7 @@ from fedotp.federation.testing import Predictions, Predictor
 from fedotp.flower import _wire as wire
 from fedotp.flower._agreement import Agreement, DisagreementError
 from fedotp.flower._events import record
-from fedotp.flower.keys import key_facts
+from fedotp.flower.keys import KeyIdentity, SiteKeys, key_facts
 from fedotp.flower.records import SiteTranscript
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._secure import SecureSums
@@ -61,8 +61,8 @@ class Site:
         self.settings = settings
         self._on_encoding = on_encoding
         self._work: tuple[str, int, _Work] | None = None
-        self.transcript = SiteTranscript(settings.state / "transcripts", settings.name, settings.keys)
-        self.sums = SecureSums(settings.name, settings.keys, settings.limits)
+        self.transcript = SiteTranscript(settings.state / "transcripts", settings.name, lambda: self._identity)
+        self.sums = SecureSums(settings.name, lambda: self._identity, settings.limits)
 
     def permit(self, agreement: Agreement, round_: int = 0, n_images: int = 1) -> None:
         """Raise DisagreementError for an order beyond the owner's policy, at a site with `n_images` or more."""
@@ -74,6 +74,12 @@ class Site:
                 write_atomically(began, "")
             hours = (time.time() - began.stat().st_mtime) / 3600
         limits.require(agreement, authority=self._authority, round_=round_, hours=hours, n_images=n_images)
+
+    @cached_property
+    def _identity(self) -> KeyIdentity:
+        """The site's key and the public keys of the others, read on first use."""
+        held = SiteKeys.read(Path(self.settings.keys)) if self.settings.keys else None
+        return KeyIdentity(None, None) if held is None else KeyIdentity(held.key, held.peers)
 
     @cached_property
     def _authority(self) -> str:

@@ -30,7 +30,6 @@ from fedotp.privacy import PrivacySettings, Releases, composed_epsilon
 log = logging.getLogger("fedotp.site")
 
 _OWNERS = 0o700
-_FORMAT = "fedotp-private-1"
 _UNPROMISED = PrivacySettings()
 
 
@@ -77,9 +76,9 @@ class PrivateFile:
         rounds = {number: row for number, row in self._rounds.items() if number == accepted}
         rounds[round_] = {name: value.detach().cpu().clone() for name, value in params.items()}
         tensors = {f"{number}.{name}": value for number, row in rounds.items() for name, value in row.items()}
-        metadata = {"format": _FORMAT, "rounds": " ".join(map(str, sorted(rounds))), "privacy": self._privacy}
         make_private(self.path.parent)
-        write_atomically(self.path, safetensors.torch.save(tensors, metadata=metadata), mode=0o600)
+        content = safetensors.torch.save(tensors, metadata={"privacy": self._privacy})
+        write_atomically(self.path, content, mode=0o600)
         self._rounds = rounds
 
     def _read(self) -> dict[int, Parameters]:
@@ -87,14 +86,12 @@ class PrivateFile:
             with safetensors.safe_open(self.path, "pt") as file:
                 facts = file.metadata() or {}
                 tensors: dict[str, torch.Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if facts.get("format") != _FORMAT:
-                raise FedotpError(f"{self.path} is not a private prompt of a site: its format must be {_FORMAT!r}")
             if facts["privacy"] != self._privacy:
                 raise DisagreementError("the settings in [privacy] differ from those at the start of the run")
-            rounds: dict[int, Parameters] = {int(number): {} for number in facts["rounds"].split()}
+            rounds: dict[int, Parameters] = {}
             for key, value in tensors.items():
                 number, _, name = key.partition(".")
-                rounds[int(number)][name] = value
+                rounds.setdefault(int(number), {})[name] = value
         except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
             raise FedotpError(f"cannot read {self.path}: {error}; restore it from a backup, or remove it") from error
         return rounds
