@@ -6,16 +6,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from near_sites import NearGrid, make_deployable, named, parts
+from near_sites import NearGrid, make_deployable, parts
 from real_processes import make_study, processes, rounds_done
 
 from fedotp.errors import FedotpError
 from fedotp.federation import RoundReport
 from fedotp.flower.records import check_logs
-from fedotp.flower.server import ServerSettings, verify_run
-from fedotp.flower.server._serve import resume_serving, serve
+from fedotp.flower.server import verify_run
+from fedotp.flower.server._deployed import Deployed
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.watch import Observer
 
 SITES = ("north", "east", "west")
 PAUSED = """
@@ -78,33 +77,32 @@ def rounds_begun(log: Path) -> int:
     return max((int(event["round"]) for event in events if event.get("kind") == "train"), default=0)
 
 
-class Copying(Observer):
-    """Copies one file of a run after each round, `first` first, the others by name: a slow backup of a quick run."""
-
-    def __init__(self, run: Path, copy: Path, first: str) -> None:
-        self._run, self._copy, self._first = run, copy, first
-
-    def on_round(self, report: RoundReport) -> None:
-        left = [path.relative_to(self._run) for path in self._run.rglob("*") if path.is_file() and path.name != "lock"]
-        left = [path for path in left if not (self._copy / path).exists()]
-        if report.round < 3 or not left:
-            return
-        path = min(left, key=lambda path: (path.parts[0] != self._first, path))
-        (self._copy / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(self._run / path, self._copy / path)
-
-
 @pytest.mark.parametrize("first", ["state", "metrics.jsonl"])
-def test_a_copy_of_a_run_that_goes_on_meanwhile_is_whole_or_refused(first: str, inputs: Path, tmp_path: Path) -> None:
-    """Lines that are newer than the checkpoint are discarded; a checkpoint newer than the lines is refused."""
-    config = make_deployable(inputs, federation={"rounds": 12})
+def test_a_copy_of_a_run_that_goes_on_meanwhile_is_whole_or_refused(
+    first: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines that are newer than the checkpoint are discarded; a checkpoint newer than the lines is refused.
+
+    A slow backup of a quick run: after each round one file is copied, `first` first, the others by name.
+    """
+    run, copy = tmp_path / "run", tmp_path / "copy"
+
+    def copy_one(self: Deployed, report: RoundReport) -> None:
+        left = [path.relative_to(run) for path in run.rglob("*") if path.is_file() and path.name != "lock"]
+        left = [path for path in left if not (copy / path).exists()]
+        if report.round >= 3 and left:
+            path = min(left, key=lambda path: (path.parts[0] != first, path))
+            (copy / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(run / path, copy / path)
+
     grid = NearGrid(parts(tmp_path, 3))
-    copying = Copying(tmp_path / "run", tmp_path / "copy", first)
-    serve(grid, config, ServerSettings(), tmp_path / "run", observer=copying, **named(grid))
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Deployed, "on_round", copy_one)
+        grid.serve(make_deployable(inputs, federation={"rounds": 12}), run)
     if first != "state":
         with pytest.raises(FedotpError, match=r"metrics.jsonl is truncated: .*; restore it from a backup"):
-            resume_serving(grid, tmp_path / "copy", ServerSettings(), **named(grid))
+            grid.resume(copy)
         return
-    run = resume_serving(grid, tmp_path / "copy", ServerSettings(), **named(grid))
-    assert [line["answered"] for line in run.metrics("round")] == [[0, 1, 2]] * 12
-    assert verify_run(run.path).wrong == []
+    resumed = grid.resume(copy)
+    assert [line["answered"] for line in resumed.metrics("round")] == [[0, 1, 2]] * 12
+    assert verify_run(resumed.path).wrong == []
