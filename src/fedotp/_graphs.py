@@ -6,14 +6,12 @@ A training step of prompts has over a thousand small kernels; launching each tak
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Generic, TypeVar
 
 import torch
 
 T = TypeVar("T")
 _WARM_UP = 2  # runs before the capture, in which libraries select kernels and Triton compiles
-_sharing: "WeakSet[Recorded[Any]]" = WeakSet()  # recordings that use one pool of memory
 
 
 class Recorded(Generic[T]):
@@ -23,15 +21,9 @@ class Recorded(Generic[T]):
     set the values of its tensors afterwards.
     """
 
-    def __init__(self, work: Callable[[], T], *, shared: bool = False) -> None:
-        """Run and capture `work`; raise `RuntimeError` if it cannot be captured.
-
-        All `shared` captures use the same memory for intermediate values, so a launch overwrites the results of others:
-        use or copy a result before the next launch, and launch in one thread only.
-        """
+    def __init__(self, work: Callable[[], T]) -> None:
+        """Run and capture `work`; raise `RuntimeError` if it cannot be captured."""
         self._graph = torch.cuda.CUDAGraph()
-        others = list(_sharing) if shared else []  # one that is in use keeps the pool in existence
-        pool = others[0]._graph.pool() if others else torch.cuda.graph_pool_handle()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -39,10 +31,8 @@ class Recorded(Generic[T]):
                 work()
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-            with _capture(self._graph, pool):
+            with _capture(self._graph):
                 self.result = work()
-        if shared:
-            _sharing.add(self)
 
     def __call__(self) -> T:
         """Launch the kernels; the result is the captured one, with new values."""
@@ -51,14 +41,15 @@ class Recorded(Generic[T]):
 
 
 @contextmanager
-def _capture(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
-    """Capture into `graph`, with memory of `pool`, the kernels launched on the current stream.
+def _capture(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """Capture into `graph` the kernels launched on the current stream.
 
+    Every capture has a pool of memory of its own: torch refuses further captures into the pool of a failed one.
     Garbage collection is paused: deleting an older graph would end the capture. If `work` synchronises with the GPU,
     torch's `capture_end` raises before it has cleaned up. The random generator would then fail for the rest of the
     process, and the allocator would keep the memory of the capture; both are restored here.
     """
-    device = torch.cuda.current_device()
+    device, pool = torch.cuda.current_device(), torch.cuda.graph_pool_handle()
     generator = torch.cuda.default_generators[device]
     state, collects = generator.get_state(), gc.isenabled()
     gc.disable()
@@ -84,15 +75,14 @@ def _capture(graph: torch.cuda.CUDAGraph, pool: Any) -> Iterator[None]:
 class Recordings(Generic[T]):
     """Captured work by key, captured on first use; None if it cannot be captured."""
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self._shared = shared
+    def __init__(self) -> None:
         self._made: dict[object, Recorded[T] | None] = {}
 
     def get(self, key: object, work: Callable[[], T]) -> Recorded[T] | None:
         """Return the captured `work` of this `key`."""
         if key not in self._made:
             try:
-                self._made[key] = Recorded(work, shared=self._shared)
+                self._made[key] = Recorded(work)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError:  # it synchronises with the GPU, which cannot be captured

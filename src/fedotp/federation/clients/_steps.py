@@ -217,7 +217,7 @@ class ResidentTrainer:
         self._images = images
         self._batch_size = batch_size
         self._buffers: dict[object, Buffers] = {}
-        self._steps: Recordings[None] = Recordings(shared=True)
+        self._steps: Recordings[None] = Recordings()
 
     def train(
         self,

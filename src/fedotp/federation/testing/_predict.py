@@ -190,8 +190,8 @@ class ResidentTester:
         self._images = images
         self._batch_size = batch_size
         self._buffers: dict[object, _Buffers] = {}
-        self._predictors: Recordings[Predictor] = Recordings(shared=True)
-        self._judged: Recordings[tuple[Tensor, Tensor]] = Recordings(shared=True)
+        self._predictors: Recordings[Predictor] = Recordings()
+        self._judged: Recordings[tuple[Tensor, Tensor]] = Recordings()
 
     @torch.no_grad()
     def predict(
