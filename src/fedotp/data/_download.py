@@ -92,15 +92,11 @@ def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | N
         if not target.exists():
             archive = root / resource.filename
             if not archive.exists():
-                _fetch(resource, archive, on_bytes or _ignore)
+                _fetch(resource, archive, on_bytes or (lambda *_: None))
             _verify(archive, resource)
             _install(archive, target, resource)
         provided.append(target)
     return provided
-
-
-def _ignore(name: str, done: int, total: int | None) -> None:
-    """Ignore progress."""
 
 
 def _fetch(resource: Resource, archive: Path, on_bytes: OnBytes) -> None:

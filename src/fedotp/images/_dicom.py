@@ -40,7 +40,10 @@ class DicomFile:
 
     def __init__(self, content: bytes) -> None:
         """Read everything except the pixels, and require a single image of a supported kind."""
-        dcmread = _pydicom().dcmread
+        try:
+            from pydicom import dcmread
+        except ImportError as error:
+            raise MissingPackageError("DICOM images need pydicom: pip install 'fedotp[medical]'") from error
         if _DEFLATED in content:
             raise FedotpError("deflated DICOM files are not supported; save the file with another transfer syntax")
         self._file = dcmread(_Counted(content), specific_tags=list(_TAGS))
@@ -194,14 +197,6 @@ class _Counted(io.BytesIO):
         if self._n_reads > _MOST_READS:
             raise FedotpError(f"the DICOM file has more than {_MOST_READS:,} elements")
         return super().read(size)
-
-
-def _pydicom() -> Any:
-    try:
-        import pydicom
-    except ImportError as error:
-        raise MissingPackageError("DICOM images need pydicom: pip install 'fedotp[medical]'") from error
-    return pydicom
 
 
 def _one(of: "Dataset", key: str) -> Any:

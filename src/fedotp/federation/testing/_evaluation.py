@@ -76,10 +76,8 @@ class LocalTester:
 
     def class_prior(self, client: int) -> dict[str, Any]:
         """Return the class prior of one client for JSON: strength, smoothing, counts (K,)."""
-        evaluation, counts = (
-            self.settings.evaluation,
-            self.data.class_counts(np.array([client]), len(self.task.classes)),
-        )
+        evaluation = self.settings.evaluation
+        counts = self.data.class_counts(np.array([client]), len(self.task.classes))
         return {"strength": evaluation.strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
