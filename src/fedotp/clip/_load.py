@@ -25,7 +25,7 @@ from fedotp.clip._infer import (
     is_hugging_face,
     open_clip_hints,
 )
-from fedotp.clip._model import CLIP
+from fedotp.clip._model import CLIP, digests_of
 from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError, listed, nearest
@@ -134,7 +134,7 @@ def _build(
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
     stored = {name: tensors[name] for name in weights}
-    model.take_digest_of(stored)
+    model.file_digests = digests_of(stored)
     placed = {name: _placed(tensor, device, dtype) for name, tensor in stored.items()}
     counters = {
         name: torch.tensor(0, device=device) for name in state.keys() - weights.keys()

@@ -135,7 +135,9 @@ class DicomFile:
         bits = min(int(_one(self._file, "BitsStored")), 8 * numbers.dtype.itemsize)
         signed = numbers.dtype.kind == "i"
         if self._file.get("ModalityLUTSequence"):
-            numbers, bits, signed = self._looked_up(numbers)
+            table = _table(self._file.ModalityLUTSequence[0])
+            places = numbers.astype(np.int64) - table.first
+            numbers, bits, signed = table.greys[places.clip(0, len(table.greys) - 1)], table.white.bit_length(), False
             slope, intercept, padding = 1.0, 0.0, None
         facts = {"slope": slope, "intercept": intercept, "padding": padding, "window": self._window()}
         inverted = self._kind == "MONOCHROME1"
@@ -146,12 +148,6 @@ class DicomFile:
         ends = sorted(slope * number + intercept for number in (least, least + (1 << bits) - 1))
         image = Image.fromarray((numbers.astype(np.int32) - least).clip(0, 65535).astype(np.uint16))
         return Greys((ends[0], ends[1]), offset=least, inverted=inverted, by_data=True, **facts).attach(image)  # type: ignore[arg-type]
-
-    def _looked_up(self, numbers: "NDArray[Any]") -> "tuple[NDArray[Any], int, bool]":
-        """Apply the modality table to stored numbers; return values, bits and signedness."""
-        table = _table(self._file.ModalityLUTSequence[0])
-        places = numbers.astype("int64") - table.first
-        return table.greys[places.clip(0, len(table.greys) - 1)], table.white.bit_length(), False
 
     def _padding(self, slope: float, intercept: float) -> tuple[float, float] | None:
         if (first := self._file.get("PixelPaddingValue")) is None:
