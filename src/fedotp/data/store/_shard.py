@@ -158,7 +158,6 @@ class ShardWriter:
     def __init__(self, folder: Path, encoding: Encoding) -> None:
         """Create an empty shard with a new random name."""
         stem = folder / secrets.token_hex(8)
-        self._encoding = encoding
         self._count = 0
         self._turn = threading.Lock()
         self._records = FileIO(stem.with_suffix(RECORDS_SUFFIX), "x")
