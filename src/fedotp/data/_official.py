@@ -232,7 +232,9 @@ def read_listed(root: Path) -> Dataset:
     if more:
         raise FedotpError(f"{root} has several lists, {listed([p.name for p in (path, *more)])}; keep only one")
     found = _read_zhou(path)
-    images = _image_folder(root, found.train)
+    folders = ["", *(f"{name}/" for name in list_folders(root))]
+    places = ((folder, item[0]) for item in found.train[:_TRIED] for folder in folders)
+    images = next((folder for folder, path in places if (root / folder / path).is_file()), "")
     train, test, validation = (
         [(f"{images}{path}", label, domain) for path, label, domain in items]
         for items in (found.train, found.test, found.validation)
@@ -275,9 +277,3 @@ def _in_order(names: dict[int, str], path: Path) -> list[str]:
     if sorted(names) != list(range(len(names))):
         raise FedotpError(f"{path}: the labels must be 0 to {len(names) - 1} without gaps")
     return [names[k] for k in range(len(names))]
-
-
-def _image_folder(root: Path, items: Sequence[Item]) -> str:
-    """Return the folder that contains the images: "" for `root` itself, or a folder in it with a slash."""
-    folders = ["", *(f"{name}/" for name in list_folders(root))]
-    return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")

@@ -105,13 +105,8 @@ class LocalTester:
 
     def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
         """Return predicted classes and losses of each batch, (A, B)."""
-        predicted, losses = [], []
-        for rows in batches:
-            image, labels = self._read(rows)
-            classes, loss = predictor.rows(slice(len(rows))).judge(image, labels)
-            predicted.append(classes)
-            losses.append(loss)
-        return predicted, losses
+        found = [predictor.rows(slice(len(rows))).judge(*self._read(rows)) for rows in batches]
+        return [classes for classes, _ in found], [loss for _, loss in found]
 
     def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
         """Read features and labels of `rows` (A, B); images common to all clients are read once."""

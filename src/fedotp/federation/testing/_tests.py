@@ -107,7 +107,10 @@ class ModelTests:
         names = self.controls if settings.evaluation.prior else [*self.controls, WITH_PRIOR]
         self.testers = {name: self._tester(name, data) for name in names}
         if self._asked & {"base", "neighbours"}:
-            self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, self._lists()))
+            lists = [self._rows] * len(data)
+            if "base" not in self._asked:
+                lists = [self._rows[lacks] for lacks in self._lacks(np.arange(len(data)))]
+            self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, lists))
         if self._can_see_novel(PERSONAL):
             self.testers[_NOVEL] = self._novel_tester(PERSONAL, len(data))
         if backdoor is not None:
@@ -180,12 +183,6 @@ class ModelTests:
         """Return the test images of the global model: all, and those of held-out clients if their view is requested."""
         theirs = [self._data.test.clients[i] for i in self._held_out] if "holdout" in self._asked else []
         return np.union1d(self._rows, _union(theirs))
-
-    def _lists(self) -> list[Ints]:
-        """Return the images of trained classes on which each client is tested."""
-        if "base" in self._asked:
-            return [self._rows] * len(self._data)
-        return [self._rows[lacks] for lacks in self._lacks(np.arange(len(self._data)))]
 
     def _lacks(self, clients: Ints) -> NDArray[np.bool_]:
         """Return a mask (C, n) of common test images whose class each of `clients` (C,) has no training image of."""
