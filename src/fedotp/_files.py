@@ -5,6 +5,7 @@ A lock is an open file; the system releases it when its process ends for any rea
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -112,6 +113,11 @@ def parse_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def json_digest(content: object) -> str:
+    """Return the SHA-256 of the values of JSON, independent of the layout of a file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def cannot_write(path: Path, error: OSError) -> FedotpError:

@@ -19,9 +19,8 @@ from fedotp.config import Config
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
-from fedotp.privacy import Mechanism, PrivacySettings, Releases, clipped, epsilon, length
+from fedotp.privacy import Entropy, Mechanism, PrivacySettings, Releases, clipped, epsilon, length
 from fedotp.privacy._clipping import clipped_sum
-from fedotp.privacy._mechanism import gaussian
 from fedotp.runs.directory import RunDirectory
 
 
@@ -156,7 +155,7 @@ def test_noise_does_not_come_from_a_generator_that_can_be_seeded() -> None:
     for _ in range(2):
         np.random.seed(0)
         torch.manual_seed(0)
-        draws.append(gaussian((8,)))
+        draws.append(Entropy().standard_normal((8,)))
     assert not np.isin(draws[0], draws[1]).any()
 
 

@@ -27,22 +27,17 @@ def check_whole(name: str, value: object, *, least: int = 1, largest: int = _LAR
     raise FedotpError(f"{name} = {shown}: must be a whole number from {least} to {largest:,}")
 
 
-def _check_sizes(shape: "VitConfig | ResNetConfig | TextConfig") -> None:
+def _check_sizes(shape: "VitConfig | ResNetConfig | TextConfig", width: int, cell: int = 0) -> None:
+    """Check the sizes of a tower; `width` is that of its attention, `cell` the side of a patch in pixels."""
     tower = "text" if isinstance(shape, TextConfig) else "vision"
     for name, value in vars(shape).items():
         for size in value if isinstance(value, tuple) else [value]:
             largest = _DEEPEST if name == "layers" else _LARGEST
             check_whole(f"{tower}.{name}", size, least=0 if name == "eot" else 1, largest=largest)
-
-
-def _check_heads(width: int, heads: int) -> None:
-    if width % heads:
-        raise FedotpError(f"heads = {heads}: must be a divisor of the width {width}")
-
-
-def _check_grid(image_size: int, cell: int) -> None:
-    if image_size < cell:
-        raise FedotpError(f"image_size = {image_size}: must be at least the patch size, {cell}")
+    if width % shape.heads:
+        raise FedotpError(f"heads = {shape.heads}: must be a divisor of the width {width}")
+    if not isinstance(shape, TextConfig) and shape.image_size < cell:
+        raise FedotpError(f"image_size = {shape.image_size}: must be at least the patch size, {cell}")
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,7 @@ class VitConfig:
     heads: int
 
     def __post_init__(self) -> None:
-        _check_sizes(self)
-        _check_heads(self.width, self.heads)
-        _check_grid(self.image_size, self.patch_size)
+        _check_sizes(self, self.width, self.patch_size)
 
     @property
     def grid(self) -> int:
@@ -81,9 +74,7 @@ class ResNetConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.layers, tuple) or len(self.layers) != 4:
             raise FedotpError("vision.layers: must be four numbers of blocks, one for each stage")
-        _check_sizes(self)
-        _check_heads(self.width * 32, self.heads)
-        _check_grid(self.image_size, 32)
+        _check_sizes(self, self.width * 32, 32)
 
     @property
     def grid(self) -> int:
@@ -103,8 +94,7 @@ class TextConfig:
     eot: int
 
     def __post_init__(self) -> None:
-        _check_sizes(self)
-        _check_heads(self.width, self.heads)
+        _check_sizes(self, self.width)
         if self.eot >= self.vocab_size:
             raise FedotpError(f"eot = {self.eot}: must be less than the size of the vocabulary, {self.vocab_size}")
 

@@ -25,7 +25,7 @@ from fedotp.clip._infer import (
     is_hugging_face,
     open_clip_hints,
 )
-from fedotp.clip._model import CLIP
+from fedotp.clip._model import CLIP, digests_of
 from fedotp.clip._tensor_files import find_file, read_file
 from fedotp.clip._tokenizer import Tokenizer
 from fedotp.errors import FedotpError, listed, nearest
@@ -56,20 +56,18 @@ def load(
     `activation` overrides the configuration in the folder of the weights, whose default is QuickGELU. `tokenizer` is
     needed only for text towers with their own vocabulary in a file that is not ours.
     """
-    if source == MINI:
-        return _load_file(mini_file(), device, dtype, activation, tokenizer)
-    if isinstance(source, str) and source in CONFIGS:
-        path = fetch(source)
-        model = _load_file(path, device, dtype, activation, tokenizer)
-        if model.config != CONFIGS[source]:
-            raise FedotpError(f"{path}: expected the weights of {source}, got those of a {model.config}")
-        return model
-    path = Path(source)
+    published = CONFIGS.get(source) if isinstance(source, str) else None
+    path = mini_file() if source == MINI else fetch(str(source)) if published else Path(source)
     if not os.path.exists(path):  # False for a name that is too long for a path
         names = [*CONFIGS, MINI]
         hint = f"did you mean {near!r}?" if (near := nearest(str(source), names)) else f"names are {', '.join(names)}"
         raise FedotpError(f"{source}: neither a file nor the name of a backbone; {hint}")
-    return _load_file(path, device, dtype, activation, tokenizer)
+    with _naming(path):
+        config, tokenizer, tensors = _read(path, tokenizer)
+        config = config if activation is None else replace(config, activation=activation)
+        if config != (published or config):
+            raise FedotpError(f"expected the weights of {source}, got those of a {config}")
+        return _build(config, tokenizer, tensors, device, dtype)
 
 
 def with_class_features(
@@ -89,19 +87,6 @@ def with_class_features(
         of_text = {"class_features": features, "logit_scale": torch.tensor(scale).log()}
         visual = {name: tensor for name, tensor in tensors.items() if name.startswith("visual.")}
         return _build(config, None, visual | of_text, "cpu", torch.float32)
-
-
-def _load_file(
-    path: Path,
-    device: str | torch.device,
-    dtype: torch.dtype,
-    activation: Activation | None,
-    tokenizer: Tokenizer | None,
-) -> CLIP:
-    with _naming(path):
-        config, tokenizer, tensors = _read(path, tokenizer)
-        config = config if activation is None else replace(config, activation=activation)
-        return _build(config, tokenizer, tensors, device, dtype)
 
 
 @contextmanager
@@ -149,7 +134,7 @@ def _build(
     _refuse("has non-float", [name for name in weights if not tensors[name].is_floating_point()])
 
     stored = {name: tensors[name] for name in weights}
-    model.take_digest_of(stored)
+    model.file_digests = digests_of(stored)
     placed = {name: _placed(tensor, device, dtype) for name, tensor in stored.items()}
     counters = {
         name: torch.tensor(0, device=device) for name in state.keys() - weights.keys()

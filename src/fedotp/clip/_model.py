@@ -55,7 +55,7 @@ class CLIP(nn.Module):
         )
         self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
         self.custom_tokenizer = tokenizer
-        self._file_digests: tuple[str, str] | None = None  # of the towers, and of a table of class features
+        self.file_digests: tuple[str, str] | None = None  # of a file: of the towers, and of a table of class features
         if isinstance(config.text, ClassTable):
             self.class_features = nn.Parameter(torch.randn(len(config.text.names), config.embed_dim))
             return
@@ -126,7 +126,7 @@ class CLIP(nn.Module):
 
         For a loaded model it is that of the values in the file, in any current precision.
         """
-        towers, table = self._file_digests or _digests(self.state_dict())
+        towers, table = self.file_digests or digests_of(self.state_dict())
         if not isinstance(self.config.text, ClassTable):
             return towers
         return hashlib.sha256(f"{towers} {table} {self.config.to_json()}".encode()).hexdigest()
@@ -134,11 +134,7 @@ class CLIP(nn.Module):
     @property
     def image_digest(self) -> str:
         """Digest for stored image features: of everything except a table of class features."""
-        return (self._file_digests or _digests(self.state_dict()))[0]
-
-    def take_digest_of(self, stored: Mapping[str, Tensor]) -> None:
-        """Use the digest of these tensors, of a file, as that of the model."""
-        self._file_digests = _digests(stored)
+        return (self.file_digests or digests_of(self.state_dict()))[0]
 
     def preprocess(self, image: ImageLike) -> Tensor:
         """Preprocess a path, an image, an array or a tensor into normalised pixels (3, H, W)."""
@@ -182,7 +178,7 @@ class CLIP(nn.Module):
         return features
 
 
-def _digests(tensors: Mapping[str, Tensor]) -> tuple[str, str]:
+def digests_of(tensors: Mapping[str, Tensor]) -> tuple[str, str]:
     """Return the digest of everything except a table of class features, and that of the table."""
     towers = {name: tensor for name, tensor in tensors.items() if name != _TABLE}
     return tensors_digest(towers), tensors_digest({_TABLE: tensors[_TABLE]}) if _TABLE in tensors else ""

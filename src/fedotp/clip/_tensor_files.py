@@ -136,23 +136,15 @@ def _tensor(storage: object, offset: object, shape: object, stride: object, *_: 
     return TensorRef(storage, start, _sizes(shape), _sizes(stride))
 
 
-def _ordered() -> dict[object, object]:
-    """Return an empty dictionary: only opcodes fill one, after checking its keys."""
-    return {}
-
-
 def _first(value: object, *_: object) -> object:
     return value
 
 
 def _sizes(value: object) -> tuple[int, ...]:
-    if isinstance(value, tuple) and len(value) <= _MOST_AXES and all(_is_size(size) for size in value):
-        return value
+    sizes = value if isinstance(value, tuple) and len(value) <= _MOST_AXES else (None,)
+    if all(type(size) is int and 0 <= size < 1 << 48 for size in sizes):
+        return sizes
     raise ValueError("invalid sizes of a tensor")
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 48
 
 
 # TorchScript's wrappers of typed lists and dictionaries, whose first argument is the value.
@@ -163,7 +155,7 @@ class _Reader(PlainUnpickler):
     """Reader of `Module`, `TensorRef` and Python's plain containers."""
 
     allowed = {  # noqa: RUF012
-        ("collections", "OrderedDict"): _ordered,
+        ("collections", "OrderedDict"): dict,  # only opcodes fill one, after checking its keys
         ("torch._utils", "_rebuild_tensor_v2"): _tensor,
         ("torch._utils", "_rebuild_parameter"): _first,
         ("torch", "Size"): _sizes,
@@ -208,13 +200,6 @@ class _Reader(PlainUnpickler):
     dispatch[pickle.BINPERSID[0]] = pickle._Unpickler.dispatch[pickle.BINPERSID[0]]
 
 
-def _read_pickle(content: bytes) -> object:
-    """Read a pickle of PyTorch into `Module`, `TensorRef` and Python's plain containers."""
-    if len(content) > _LARGEST_PICKLE:
-        raise NotPlainError(f"a pickle of {len(content):,} bytes, more than {_LARGEST_PICKLE:,}")
-    return _Reader(content).load()
-
-
 # PyTorch's zip archives ---------------------------------------------------------------------------------------
 
 _DTYPES = {
@@ -244,7 +229,10 @@ def _read_archive(path: Path) -> dict[str, Tensor]:
     """
     with zipfile.ZipFile(path) as opened:
         archive = _Archive(opened, path.stat().st_size)
-        stored = _read_pickle(bytes(archive.entry("data.pkl")))
+        content = archive.entry("data.pkl")
+        if len(content) > _LARGEST_PICKLE:
+            raise NotPlainError(f"a pickle of {len(content):,} bytes, more than {_LARGEST_PICKLE:,}")
+        stored = _Reader(bytes(content)).load()
         found = _module_tensors(stored) if isinstance(stored, Module) else _state_dict_tensors(stored)
         return archive.tensors(found)
 
@@ -290,15 +278,12 @@ class _Archive:
         tensors = {}
         for name, (storage, offset, shape, stride) in found.items():
             if storage not in storages:
-                storages[storage] = self._storage(storage)
+                values = torch.frombuffer(self.entry(f"data/{storage.key}"), dtype=_DTYPES[storage.kind])
+                if len(values) != storage.n_items:
+                    raise ValueError(f"storage {storage.key} does not have the declared length")
+                storages[storage] = values
             tensors[name] = torch.as_strided(storages[storage], shape, stride, offset)
         return tensors
-
-    def _storage(self, storage: StorageRef) -> Tensor:
-        values = torch.frombuffer(self.entry(f"data/{storage.key}"), dtype=_DTYPES[storage.kind])
-        if len(values) != storage.n_items:
-            raise ValueError(f"storage {storage.key} does not have the declared length")
-        return values
 
 
 def _n_bytes(tensor: TensorRef) -> int:

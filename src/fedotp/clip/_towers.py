@@ -56,11 +56,6 @@ class Attention(nn.Module):
         """Concatenate the heads: (..., heads, L, head_dim) -> (..., L, d)."""
         return attended.transpose(-3, -2).flatten(-2)
 
-    def project(self, attended: Tensor) -> Tensor:
-        """Merge and project the heads: (..., heads, L, head_dim) -> (..., L, d)."""
-        projected: Tensor = self.out_proj(self.merge(attended))
-        return projected
-
 
 class Mlp(nn.Module):
     """Two linear layers with a hidden width of four times the input's."""
@@ -121,7 +116,7 @@ class Block(nn.Module):
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Apply everything after attention: x (..., L, d), attended (..., heads, L, head_dim) -> (..., L, d)."""
-        x = x + self.attn.project(attended)
+        x = x + self.attn.out_proj(self.attn.merge(attended))
         out: Tensor = x + self.mlp(self.ln_2(x))
         return out
 

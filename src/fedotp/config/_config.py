@@ -253,7 +253,9 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 def _applied(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
     """Return the tables with the `chosen` assignments, not checked yet."""
     changed: dict[str, Any] = {key: dict(value) if isinstance(value, dict) else value for key, value in tables.items()}
-    _change_method(changed, chosen)
+    method = _parsed(chosen.get("method.name", changed["method"]["name"]), str)
+    if method != changed["method"]["name"]:  # options of the same name can differ in meaning
+        changed["method"] = {"name": _schema.method_named(method).name}
     _change_scheme(changed, chosen)
     kinds = _schema.all_kinds(_schema.method_named(changed["method"]["name"]))
     for key, text in chosen.items():
@@ -288,13 +290,6 @@ def _divide(assignment: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise FedotpError(f"{show(assignment)}: must be key=value, for example method.mass=0.5")
     return key.strip(), text
-
-
-def _change_method(tables: dict[str, Any], chosen: dict[str, str]) -> None:
-    """Reset the options if the method changes: options of the same name can differ in meaning."""
-    name = _parsed(chosen.get("method.name", tables["method"]["name"]), str)
-    if name != tables["method"]["name"]:
-        tables["method"] = {"name": _schema.method_named(name).name}
 
 
 def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:

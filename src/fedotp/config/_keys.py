@@ -45,7 +45,9 @@ class Key:
 
 def keys_of(method: type[Method]) -> tuple[Key, ...]:
     """Return all keys of a configuration with this method, in the order of the file."""
-    return (*_top(), *(key for section in SECTIONS for key in _section(section, method)))
+    meanings, known = meanings_of(Config), {item.name: item for item in fields(Config)}
+    top = (_key(name, meanings.get(name, ""), kind, _default(known[name])) for name, kind in TOP.items())
+    return (*top, *(key for section in SECTIONS for key in _section(section, method)))
 
 
 def sections() -> dict[str, str]:
@@ -84,12 +86,6 @@ def meanings_of(cls: type) -> dict[str, str]:
 def _assignment(key: Key, name: str, value: Value) -> list[str]:
     comment = [f"# {key.line}"] if key.line else []
     return [*comment, f"# {name} is not set" if value is None else f"{name} = {write_value(value)}"]
-
-
-def _top() -> Iterator[Key]:
-    meanings, known = meanings_of(Config), {item.name: item for item in fields(Config)}
-    for name, kind in TOP.items():
-        yield _key(name, meanings.get(name, ""), kind, _default(known[name]))
 
 
 def _section(section: str, method: type[Method]) -> Iterator[Key]:

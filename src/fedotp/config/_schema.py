@@ -117,7 +117,11 @@ def _require_known(
 ) -> None:
     for key, value in tables.items():
         if key not in SECTIONS and key not in TOP:
-            raise unknown_section(key, list(SECTIONS)) if isinstance(value, Mapping) else unknown_key((key,), keys)
+            if not isinstance(value, Mapping):
+                raise unknown_key((key,), keys)
+            near = nearest(key, list(SECTIONS))
+            right = f"did you mean {near}?" if near else f"the sections are {listed(list(SECTIONS), len(SECTIONS))}"
+            raise FedotpError(f"unknown section {show_key(key)}; {right}")
     for section, table in given.items():
         for key in table:
             if f"{section}.{key}" not in keys:
@@ -134,13 +138,6 @@ def unknown_key(key: tuple[str, ...], keys: Sequence[str]) -> FedotpError:
     own = _of(section, keys) if section else ()
     right = f"the keys of {section} are {listed(list(own), len(own))}" if own else "`fedotp config` lists all keys"
     return FedotpError(f"unknown key {show_key(*key)}; {right}")
-
-
-def unknown_section(section: str, sections: Sequence[str]) -> FedotpError:
-    """Return the error for an unknown section."""
-    near = nearest(section, sections)
-    right = f"did you mean {near}?" if near else f"the sections are {listed(sections, len(sections))}"
-    return FedotpError(f"unknown section {show_key(section)}; {right}")
 
 
 def foreign_option(option: str, method: type[Method]) -> FedotpError | None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from fedotp.data._dataset import ONE_DOMAIN, Dataset, ImageArray, Split
 from fedotp.data._names import readable
-from fedotp.data._types import Ints
 from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
 
@@ -35,6 +34,9 @@ def read_cifar100(root: Path) -> Dataset:
     """Read the folder `cifar-100-python`, with the 20 coarse labels."""
     names, coarse_names = _read_names(root / "meta", "fine_label_names", "coarse_label_names")
     pixels, fine, coarse = _read_images(root / "train", "fine_labels", "coarse_labels")
+    pairs = sorted(set(zip(fine.tolist(), coarse.tolist(), strict=True)))
+    if [k for k, _ in pairs] != list(range(len(names))) or not all(c < len(coarse_names) for _, c in pairs):
+        raise FedotpError(f"{root / 'train'}: every class must have one coarse label below {len(coarse_names)}")
     return Dataset(
         name="cifar100",
         classes=names,
@@ -43,7 +45,7 @@ def read_cifar100(root: Path) -> Dataset:
         test=_split(root / "test", _read_images(root / "test", "fine_labels")),
         split_note=_NOTE,
         coarse_classes=coarse_names,
-        coarse_of=_coarse_of(fine, coarse, len(names), len(coarse_names), root),
+        coarse_of=tuple(c for _, c in pairs),
     )
 
 
@@ -83,11 +85,3 @@ def _split(path: Path, *batches: Sequence[Any]) -> Split:
     images = np.ascontiguousarray(stored.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1))  # (n, h, w, 3)
     labels = np.concatenate([labels for _, labels in batches])
     return Split(ImageArray(path, images), np.arange(len(labels)), labels, np.zeros_like(labels))
-
-
-def _coarse_of(fine: Ints, coarse: Ints, n_fine: int, n_coarse: int, root: Path) -> tuple[int, ...]:
-    """Return the coarse label of every class, which must be unique."""
-    pairs = sorted(set(zip(fine.tolist(), coarse.tolist(), strict=True)))
-    if [k for k, _ in pairs] != list(range(n_fine)) or not all(c < n_coarse for _, c in pairs):
-        raise FedotpError(f"{root / 'train'}: every class must have one coarse label below {n_coarse}")
-    return tuple(c for _, c in pairs)

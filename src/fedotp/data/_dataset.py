@@ -1,7 +1,5 @@
 """Data sets: columns of images, labels and domains, split into train and test."""
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from fedotp._files import json_digest
 from fedotp._text import counted
 from fedotp.data._types import Ints
 from fedotp.errors import FedotpError, MissingPackageError, listed
@@ -178,12 +177,8 @@ class Dataset:
             raise FedotpError(f"{self.name}: {(counts == 0).sum()} of the classes have no training image: {missing}")
         if not len(self.test):
             raise FedotpError(f"{self.name}: the test split is empty: must contain at least one image")
-        if self.train.groups is not None and self.test.groups is not None:
-            self._require_apart(self.train.groups, self.test.groups)
-
-    def _require_apart(self, train: Ints, test: Ints) -> None:
-        """Require that no group is both in train (n,) and in test (m,)."""
-        if len(both := np.intersect1d(train, test)):
+        train, test = self.train.groups, self.test.groups
+        if train is not None and test is not None and len(both := np.intersect1d(train, test)):
             first, second = (int(np.flatnonzero(groups == both[0])[0]) for groups in (train, test))
             raise FedotpError(
                 f"{self.name}: {counted(len(both), 'group')} in train and in test, for example "
@@ -286,7 +281,7 @@ class Dataset:
             for split in (self.train, self.test)
         ]
         facts = [self.name, self.classes, self.domains, self.coarse_of, columns]
-        return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode()).hexdigest()
+        return json_digest(facts)
 
 
 def group_names(names: Sequence[str], pattern: str) -> list[str]:

@@ -92,15 +92,11 @@ def download(resources: Iterable[Resource], root: Path, *, on_bytes: OnBytes | N
         if not target.exists():
             archive = root / resource.filename
             if not archive.exists():
-                _fetch(resource, archive, on_bytes or _ignore)
+                _fetch(resource, archive, on_bytes or (lambda *_: None))
             _verify(archive, resource)
             _install(archive, target, resource)
         provided.append(target)
     return provided
-
-
-def _ignore(name: str, done: int, total: int | None) -> None:
-    """Ignore progress."""
 
 
 def _fetch(resource: Resource, archive: Path, on_bytes: OnBytes) -> None:
@@ -204,19 +200,15 @@ def _install(archive: Path, target: Path, resource: Resource) -> None:
 def _extract(archive: Path, folder: Path) -> None:
     """Extract a tar or zip archive; refuse special files and members outside `folder`."""
     try:
-        if zipfile.is_zipfile(archive):
-            _extract_zip(archive, folder)
-        else:
+        if not zipfile.is_zipfile(archive):
             with tarfile.open(archive) as tar:
                 tar.extractall(folder, filter="data")
+            return
+        with zipfile.ZipFile(archive) as content:
+            for member in content.infolist():
+                path = PurePosixPath(member.filename.replace("\\", "/"))
+                if path.is_absolute() or ".." in path.parts or stat.S_ISLNK(member.external_attr >> 16):
+                    raise FedotpError(f"{archive} contains {member.filename!r}, outside its folder; not extracted")
+            content.extractall(folder)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         raise FedotpError(f"cannot open {archive}: {error}") from error
-
-
-def _extract_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as content:
-        for member in content.infolist():
-            path = PurePosixPath(member.filename.replace("\\", "/"))
-            if path.is_absolute() or ".." in path.parts or stat.S_ISLNK(member.external_attr >> 16):
-                raise FedotpError(f"{archive} contains {member.filename!r}, outside its folder; not extracted")
-        content.extractall(folder)

@@ -25,7 +25,8 @@ def read_folder(root: Path, *, groups: str = "") -> Dataset:
         raise FedotpError(f"{root} is not a folder")
     paths, notes = walk_images(root)
     folders = [tuple(path.split("/")[:-1]) for path in paths]
-    level = _split_level(folders)
+    levels = (i for i in (0, 1) if all(len(f) > i + 1 and f[i].lower() in TRAIN + _TEST for f in folders))
+    level = next(levels, None)  # of the split folders in every path; a class may also be named `train`
     # each path without its split: (class,) or (domain, class)
     places = [f if level is None else f[:level] + f[level + 1 :] for f in folders]
     example = {len(place): path for path, place in zip(paths, places, strict=True)}
@@ -70,14 +71,6 @@ def read_folder(root: Path, *, groups: str = "") -> Dataset:
         notes=notes,
         group_of=None if named is None else dict(zip(paths, named, strict=True)),
     )
-
-
-def _split_level(folders: Sequence[tuple[str, ...]]) -> int | None:
-    """Return the level at which every path has a split folder; a class may also be named `train`."""
-    for level in (0, 1):
-        if all(len(f) > level + 1 and f[level].lower() in TRAIN + _TEST for f in folders):
-            return level
-    return None
 
 
 def _by_split_folder(

@@ -68,7 +68,8 @@ def walk_images(root: Path) -> tuple[list[str], tuple[str, ...]]:
     unread: Counter[str] = Counter()
     for folder, names, files in os.walk(root, followlinks=True):
         names[:] = _visible(names)
-        images, others = _images_of(folder, files), _unread(files)
+        images, suffixes = _images_of(folder, files), (unread_suffix(f) for f in files if not f.startswith("."))
+        others = Counter(suffix for suffix in suffixes if suffix)
         if not images and not names:
             raise FedotpError("; ".join([f"no image in {folder}", *_notes(others), "add some or remove the folder"]))
         prefix = PurePosixPath(Path(folder).relative_to(root).as_posix())
@@ -95,12 +96,6 @@ def is_image(folder: str | Path, name: str) -> bool:
 
 def _images_of(folder: str | Path, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if is_image(folder, name))
-
-
-def _unread(names: Iterable[str]) -> Counter[str]:
-    """Count the visible files of each unsupported image format."""
-    suffixes = (unread_suffix(name) for name in names if not name.startswith("."))
-    return Counter(suffix for suffix in suffixes if suffix)
 
 
 def unread_suffix(name: str) -> str:

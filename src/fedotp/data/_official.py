@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +48,8 @@ class Found(NamedTuple):
     validation: Sequence[Item] = ()
 
 
-def _caltech101(root: Path) -> Found:
-    images = "101_ObjectCategories"
+def _class_folders(images: str, root: Path) -> Found:
+    """Read the class folders in `images`, which have no published split."""
     folders = [f for f in list_folders(root / images) if f not in _CALTECH_IGNORED]
     return Found(folders, *split_by_class(in_folders(root, images, folders)), BY_CLASS)
 
@@ -161,11 +162,6 @@ def _variable(body: bytes) -> tuple[str, Ints]:
     return name.decode("ascii"), np.frombuffer(values, "<" + _NUMERIC[kind]).astype(np.int64)
 
 
-def _eurosat(root: Path) -> Found:
-    folders = list_folders(root / "2750")
-    return Found(folders, *split_by_class(in_folders(root, "2750", folders)), BY_CLASS)
-
-
 def _fgvc_aircraft(root: Path) -> Found:
     """Read `images/<number>.jpg` by `variants.txt` and `images_variant_{train,test}.txt`."""
     classes = read_lines(root / "variants.txt")
@@ -195,12 +191,12 @@ def _imagenet(root: Path) -> Found:
 
 
 _LAYOUTS: dict[str, Callable[[Path], Found]] = {
-    "caltech101": _caltech101,
+    "caltech101": partial(_class_folders, "101_ObjectCategories"),
     "flowers102": _flowers102,
     "oxford_pets": _oxford_pets,
     "food101": _food101,
     "dtd": _dtd,
-    "eurosat": _eurosat,
+    "eurosat": partial(_class_folders, "2750"),
     "fgvc_aircraft": _fgvc_aircraft,
     "imagenet": _imagenet,
 }
@@ -236,7 +232,9 @@ def read_listed(root: Path) -> Dataset:
     if more:
         raise FedotpError(f"{root} has several lists, {listed([p.name for p in (path, *more)])}; keep only one")
     found = _read_zhou(path)
-    images = _image_folder(root, found.train)
+    folders = ["", *(f"{name}/" for name in list_folders(root))]
+    places = ((folder, item[0]) for item in found.train[:_TRIED] for folder in folders)
+    images = next((folder for folder, path in places if (root / folder / path).is_file()), "")
     train, test, validation = (
         [(f"{images}{path}", label, domain) for path, label, domain in items]
         for items in (found.train, found.test, found.validation)
@@ -279,9 +277,3 @@ def _in_order(names: dict[int, str], path: Path) -> list[str]:
     if sorted(names) != list(range(len(names))):
         raise FedotpError(f"{path}: the labels must be 0 to {len(names) - 1} without gaps")
     return [names[k] for k in range(len(names))]
-
-
-def _image_folder(root: Path, items: Sequence[Item]) -> str:
-    """Return the folder that contains the images: "" for `root` itself, or a folder in it with a slash."""
-    folders = ["", *(f"{name}/" for name in list_folders(root))]
-    return next((folder for item in items[:_TRIED] for folder in folders if (root / folder / item[0]).is_file()), "")

@@ -25,27 +25,21 @@ _COOP = "https://github.com/KaiyangZhou/CoOp/blob/main/DATASETS.md"
 _READERS = {"cifar10": read_cifar10, "cifar100": read_cifar100}
 
 
-def _reader(name: str, facts: dict[str, Any]) -> Callable[[Path], Dataset]:
-    """Return the reader of the layout of the data set `name`."""
-    if "sha256" in facts:
-        return partial(read_box, name, facts["sha256"], facts["split"])
-    if "domains" in facts:
-        return partial(read_domains, name)
-    return _READERS.get(name) or partial(read_official, name)
-
-
 def _info(name: str, facts: dict[str, Any]) -> DatasetInfo:
     n_classes, n_domains, n_train, n_test = facts["sizes"]
     in_box, advice, markers = "sha256" in facts, facts.get("advice", ""), facts.get("markers", [])
     if "list" in facts:
         markers = [*markers, file := f"split_zhou_{facts['list'][0]}.json"]
         advice = advice or f"for the paper's split put {file} next to the images: {_COOP}"
+    read: Callable[[Path], Dataset] = _READERS.get(name) or partial(read_official, name)
+    if in_box or "domains" in facts:
+        read = partial(read_box, name, facts["sha256"], facts["split"]) if in_box else partial(read_domains, name)
     return DatasetInfo(
         name=name,
         title=facts["title"],
         folder=facts.get("folder", ""),
         markers=tuple(markers),
-        read=_reader(name, facts),
+        read=read,
         n_classes=n_classes,
         n_train=n_train,
         n_test=n_test,

@@ -61,7 +61,9 @@ def read_csv(table: Path, *, root: Path | None = None, groups: str = "") -> Data
         )
         if not test:
             test, validation = validation, []
-        _require_trained(table, rows, {label for _, label, _ in train}, classes)
+        trained = {label for _, label, _ in train}
+        if (row := next((row for row in rows if classes.index(row.label) not in trained), None)) is not None:
+            raise FedotpError(f"{table}, line {row.line}: the label {row.label!r} has no line with split train")
         note = f"column split of {table.name}"
     else:
         validation = []
@@ -143,12 +145,6 @@ def _require_whole(table: Path, rows: list[_Row]) -> None:
     for row in rows:
         if (line := first.setdefault(row.path, row.line)) != row.line:
             raise FedotpError(f"{table}, lines {line} and {row.line}: {row.path} is listed twice")
-
-
-def _require_trained(table: Path, rows: list[_Row], trained: set[int], classes: list[str]) -> None:
-    for row in rows:
-        if classes.index(row.label) not in trained:
-            raise FedotpError(f"{table}, line {row.line}: the label {row.label!r} has no line with split train")
 
 
 @dataclass(frozen=True, eq=False)

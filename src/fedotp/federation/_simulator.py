@@ -81,7 +81,8 @@ class Simulator(Clients):
         self._accountant = Accountant(
             self.settings, data.names, data.train.sizes(np.arange(len(data))), lambda n: self._who_trains(n)[1]
         )
-        self._accountant.require_room()
+        if (once := self._accountant.epsilon(1)) is not None:
+            settings.privacy.require_room(once)
 
     # Interface of runs (`Federation` in runs/one/_loop.py) ----------------------------------------------------
 

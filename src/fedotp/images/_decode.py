@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard, Union, cast
+from typing import TYPE_CHECKING, Any, Union, cast
 
 from PIL import Image, UnidentifiedImageError
 
@@ -67,8 +67,8 @@ _ROOM = Room(MAX_PIXELS)
 
 def as_images(images: "ImageLike | Iterable[ImageLike]") -> list[ImageLike]:
     """Return one or several images as a list; an array or tensor with four axes is several."""
-    if isinstance(images, str | Path | Image.Image) or (is_array(images) and len(images.shape) < 4):
-        return [images]
+    if isinstance(images, str | Path | Image.Image) or len(getattr(images, "shape", range(4))) < 4:
+        return [cast("ImageLike", images)]
     return list(cast("Iterable[ImageLike]", images))
 
 
@@ -207,11 +207,6 @@ def _as_fedotp_errors() -> Iterator[None]:
         raise FedotpError(f"too many pixels: must be at most {MAX_PIXELS / 1e6:,.0f} million") from error
     except Exception as error:  # any error of a decoder means that the image is broken
         raise FedotpError(one_line(reason(error))) from error
-
-
-def is_array(value: object) -> TypeGuard[Any]:
-    """True for a NumPy array, a tensor, or a similar object."""
-    return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, Image.Image)
 
 
 def picture_of(array: Any) -> Image.Image:

@@ -40,7 +40,10 @@ class DicomFile:
 
     def __init__(self, content: bytes) -> None:
         """Read everything except the pixels, and require a single image of a supported kind."""
-        dcmread = _pydicom().dcmread
+        try:
+            from pydicom import dcmread
+        except ImportError as error:
+            raise MissingPackageError("DICOM images need pydicom: pip install 'fedotp[medical]'") from error
         if _DEFLATED in content:
             raise FedotpError("deflated DICOM files are not supported; save the file with another transfer syntax")
         self._file = dcmread(_Counted(content), specific_tags=list(_TAGS))
@@ -132,7 +135,9 @@ class DicomFile:
         bits = min(int(_one(self._file, "BitsStored")), 8 * numbers.dtype.itemsize)
         signed = numbers.dtype.kind == "i"
         if self._file.get("ModalityLUTSequence"):
-            numbers, bits, signed = self._looked_up(numbers)
+            table = _table(self._file.ModalityLUTSequence[0])
+            places = numbers.astype(np.int64) - table.first
+            numbers, bits, signed = table.greys[places.clip(0, len(table.greys) - 1)], table.white.bit_length(), False
             slope, intercept, padding = 1.0, 0.0, None
         facts = {"slope": slope, "intercept": intercept, "padding": padding, "window": self._window()}
         inverted = self._kind == "MONOCHROME1"
@@ -143,12 +148,6 @@ class DicomFile:
         ends = sorted(slope * number + intercept for number in (least, least + (1 << bits) - 1))
         image = Image.fromarray((numbers.astype(np.int32) - least).clip(0, 65535).astype(np.uint16))
         return Greys((ends[0], ends[1]), offset=least, inverted=inverted, by_data=True, **facts).attach(image)  # type: ignore[arg-type]
-
-    def _looked_up(self, numbers: "NDArray[Any]") -> "tuple[NDArray[Any], int, bool]":
-        """Apply the modality table to stored numbers; return values, bits and signedness."""
-        table = _table(self._file.ModalityLUTSequence[0])
-        places = numbers.astype("int64") - table.first
-        return table.greys[places.clip(0, len(table.greys) - 1)], table.white.bit_length(), False
 
     def _padding(self, slope: float, intercept: float) -> tuple[float, float] | None:
         if (first := self._file.get("PixelPaddingValue")) is None:
@@ -194,14 +193,6 @@ class _Counted(io.BytesIO):
         if self._n_reads > _MOST_READS:
             raise FedotpError(f"the DICOM file has more than {_MOST_READS:,} elements")
         return super().read(size)
-
-
-def _pydicom() -> Any:
-    try:
-        import pydicom
-    except ImportError as error:
-        raise MissingPackageError("DICOM images need pydicom: pip install 'fedotp[medical]'") from error
-    return pydicom
 
 
 def _one(of: "Dataset", key: str) -> Any:

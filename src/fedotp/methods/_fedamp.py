@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from fedotp._values import MOST, require_from
-from fedotp.methods._method import LearningRates, Method
-from fedotp.methods._parts import Kind, Parameters, Prompt
+from fedotp.methods._method import LearningRates
+from fedotp.methods._parts import Parameters
+from fedotp.methods._promptfl import CoOp
 from fedotp.methods._task import Task
 
 
 @dataclass(frozen=True)
-class PromptFLAmp(Method):
+class PromptFLAmp(CoOp):
     """Huang et al., AAAI 2021, applied to prompts.
 
     The server stores every client's last prompt P_i and sends it the mixture
@@ -55,17 +56,9 @@ class PromptFLAmp(Method):
             "sent": torch.zeros(n_clients, device=start.device),
         }
 
-    def private(self, task: Task) -> Parameters:
-        """Return the client's prompt (1, s, d), which predicts and is also sent."""
-        return {"prompt": task.contexts(1)}
-
     def start(self, received: Parameters, private: Parameters) -> Parameters:
         """Start training from the mixture."""
         return {"prompt": received["mixture"]}
-
-    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """Return the client's own prompt."""
-        return (Prompt(Kind.LOCAL, params["prompt"]),)
 
     def deployed(self, received: Parameters, private: Parameters) -> Parameters:
         """Predict with the client's own prompt, not the mixture."""

@@ -10,15 +10,16 @@ from torch import Tensor
 
 from fedotp._values import require_choices
 from fedotp.matching import pooled_score
-from fedotp.methods._method import LearningRates, Method, OptimizerName, Rate
-from fedotp.methods._parts import Batch, Kind, Parameters, Prompt
+from fedotp.methods._method import LearningRates, OptimizerName, Rate
+from fedotp.methods._parts import Batch, Parameters
+from fedotp.methods._promptfl import ZeroShot
 from fedotp.methods._task import Task
 
 _NEVER = -1e4  # as a cosine: probability 0 with a finite gradient
 
 
 @dataclass(frozen=True)
-class FedCLIP(Method):
+class FedCLIP(ZeroShot):
     """Lu et al., IEEE Data Engineering Bulletin 2023: attention over the components of the pooled feature f.
 
         A(f) = softmax(W_2 tanh(W_1 f + b_1) + b_2),   score_k = cos(A(f) * f, z_k), z_k of the hand-written caption.
@@ -53,11 +54,6 @@ class FedCLIP(Method):
         """True for the authors' loss, in which the images of a batch are negatives of each other."""
         return self.variant == "code"
 
-    @property
-    def global_part(self) -> Method:
-        """The method itself: clients keep nothing private."""
-        return self
-
     def shared(self, task: Task, n_clients: int) -> Parameters:
         """Return W_1, W_2 (e, e) and b_1, b_2 (e,), initialised like torch.nn.Linear."""
         width = task.clip.config.embed_dim
@@ -69,10 +65,6 @@ class FedCLIP(Method):
             for layer in ("first", "second")
             for part, shape in (("weight", (width, width)), ("bias", (width,)))
         }
-
-    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """Return the captions."""
-        return (Prompt(Kind.CAPTION, None),)
 
     def score(self, task: Task, params: Parameters, batch: Batch, classes: Tensor) -> Tensor:
         """Compute the cosines of adapted images and captions, (C, B, K)."""

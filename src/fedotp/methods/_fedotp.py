@@ -63,13 +63,10 @@ class FedOTP(Method):
         except SettingError as error:
             raise error.under("method") from None
         if self.dial is not None:
-            self._require_dial(self.dial)
-
-    def _require_dial(self, dial: Dial) -> None:
-        right = dial == CONFIDENCE or (not isinstance(dial, str) and 0 <= dial <= 1)
-        require(right, "method.dial", dial, _RIGHT_DIAL)
-        both = min(self.n_shared, self.n_private) > 0
-        require(both, "method.dial", dial, "none unless both method.n_shared and method.n_private are above 0")
+            right = self.dial == CONFIDENCE or (not isinstance(self.dial, str) and 0 <= self.dial <= 1)
+            require(right, "method.dial", self.dial, _RIGHT_DIAL)
+            both = min(self.n_shared, self.n_private) > 0
+            require(both, "method.dial", self.dial, "none unless both method.n_shared and method.n_private are above 0")
 
     @property
     def matching(self) -> Matching:

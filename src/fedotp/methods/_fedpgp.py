@@ -73,13 +73,9 @@ class FedPGP(PromptFL):
         """Return the cross-entropy of P, and mu L."""
         fit = self._fit(task, batch, self.score(task, params, batch, classes[:, :1]))
         own, sigma = F.normalize(classes, dim=-1).unbind(1)  # (C, K, e)
-        known = F.normalize(self._anchored(task), dim=-1)
+        x = " ".join(["X"] * task.encoder.n_ctx + ["{}."])
+        anchor = task.caption_features(task.template if self.anchor == "template" else x)[0, 0]
+        known = F.normalize(anchor, dim=-1)
         a, b = (sigma * known).sum(-1), (sigma * own).sum(-1)  # (C, K)
         apart = -F.logsigmoid((a - b) / self.tau).mean(-1)
         return [fit, self.mu * apart]
-
-    def _anchored(self, task: Task) -> Tensor:
-        """Return the class features (K, e) of the anchor."""
-        if self.anchor == "template":
-            return task.template_features()[0, 0]
-        return task.caption_features(" ".join(["X"] * task.encoder.n_ctx + ["{}."]))[0, 0]

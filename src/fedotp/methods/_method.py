@@ -45,10 +45,6 @@ class LearningRates(NamedTuple):
     mini: float = 0.1
     falling: float | None = None
 
-    def at(self, rate: Rate) -> float:
-        """Return the learning rate from this source."""
-        return {"paper": self.paper, "mini": self.mini, "falling": self.falling or self.mini}[rate]
-
 
 @dataclass(frozen=True)
 class Method(ABC):
@@ -124,7 +120,8 @@ class Method(ABC):
 
     def own_lr(self, rate: Rate) -> float:
         """Return the learning rate for a source in `optimizer.lr`."""
-        return self.learning_rates.at(rate)
+        rates = self.learning_rates
+        return {"paper": rates.paper, "mini": rates.mini, "falling": rates.falling or rates.mini}[rate]
 
     @property
     def closed_form_rounds(self) -> int:

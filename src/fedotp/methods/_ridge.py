@@ -26,7 +26,8 @@ from torch import Tensor
 from fedotp._values import MOST, require, require_choices, require_from
 from fedotp.clip import ImageFeatures
 from fedotp.methods._method import Method
-from fedotp.methods._parts import IMAGES, Batch, Kind, Need, Parameters, Prompt
+from fedotp.methods._parts import IMAGES, Batch, Need, Parameters
+from fedotp.methods._promptfl import ZeroShot
 from fedotp.methods._task import Task
 
 REGS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
@@ -38,7 +39,7 @@ _ROUNDING = 1e-9  # tolerance for negative eigenvalues of a mean of x x' due to 
 
 
 @dataclass(frozen=True)
-class Ridge(Method):
+class Ridge(ZeroShot):
     """Fed3R (Fani et al., ICML 2024) and AFL (He et al., CVPR 2025), regularised toward the captions' features.
 
     With Z (K, e) the features of the captions, of length 1, and G and B of the n images of all clients,
@@ -148,10 +149,6 @@ class Ridge(Method):
         share = self.personal * params["own_images"] / params[IMAGES].clamp_min(1)  # (C,)
         share = share[:, None, None]
         return params["all_gram"] + share * params["own_gram"], params["all_cross"] + share * params["own_cross"]
-
-    def prompts(self, task: Task, params: Parameters) -> tuple[Prompt, ...]:
-        """Return the captions."""
-        return (Prompt(Kind.CAPTION, None),)
 
     def seen(self, image: ImageFeatures) -> Tensor:
         """Compute the features (C, B, e) of images, of length 1."""

@@ -77,12 +77,7 @@ def clip_and_add(parts: Iterable[Sequence[Tensor]], leaves: Sequence[Tensor], cl
         wide = [each.double() for each in part]
         squares = torch.stack([each.square().reshape(*each.shape[:2], -1).sum(2) for each in wide])
         lengths = squares.sum(0).sqrt()  # (U, C)
-        scale = _scale(lengths, clip)
+        scale = torch.where(lengths.isfinite(), (clip / lengths).clamp_max(1.0), 0.0)
         for total, each in zip(sums, wide, strict=True):
             total += (scale.view(*scale.shape, *[1] * (each.dim() - 2)) * each).nan_to_num(0.0, 0.0, 0.0).sum(0)
     return sums
-
-
-def _scale(lengths: Tensor, clip: float) -> Tensor:
-    """Return the factors that clip gradients of these lengths."""
-    return torch.where(lengths.isfinite(), (clip / lengths).clamp_max(1.0), 0.0)

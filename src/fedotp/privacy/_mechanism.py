@@ -47,19 +47,14 @@ class Entropy:
         return np.asarray(_bits(size) * 2.0**-53)
 
     def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Draw standard normal numbers of this shape."""
-        return gaussian(size)
+        """Draw standard normal numbers of this shape.
 
-
-def gaussian(shape: tuple[int, ...]) -> Floats:
-    """Draw standard normal numbers from the operating system's entropy: NumPy's generators are predictable.
-
-    Each combines four Box-Muller draws: the gaps between floating-point values of a single one could reveal the number
-    it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
-    """
-    uniform = ((_bits(8 * math.prod(shape)) + 0.5) * 2.0**-53).reshape(2, 4, *shape)  # never 0
-    four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])
-    return np.asarray(four.sum(0) / 2)
+        Each combines four Box-Muller draws: the gaps between floating-point values of a single one could reveal the
+        number it was added to (Holohan and Braghin, Secure random sampling in differential privacy, 2021).
+        """
+        uniform = ((_bits(8 * math.prod(size)) + 0.5) * 2.0**-53).reshape(2, 4, *size)  # never 0
+        four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])
+        return np.asarray(four.sum(0) / 2)
 
 
 def _bits(n: int) -> Floats:
@@ -100,12 +95,9 @@ def _normal(like: Tensor, chance: Chance) -> Tensor:
 class Mechanism:
     """The Gaussian mechanism for a server's averages, and its privacy accounting."""
 
-    def __init__(
-        self, privacy: PrivacySettings, n_sites: int, releases: Releases, chance: Chance | None = None
-    ) -> None:
-        """`releases` are the earlier ones; noise comes from the operating system unless `chance` is given."""
+    def __init__(self, privacy: PrivacySettings, n_sites: int, releases: Releases) -> None:
+        """`releases` are the earlier ones; noise comes from the operating system."""
         self._privacy = privacy
-        self._chance = chance or Entropy()
         self._n_sites = n_sites
         self._releases = releases
 
@@ -125,7 +117,7 @@ class Mechanism:
 
     def release(self, server: Parameters, updates: Sequence[Parameters], n: int, round_: int) -> Parameters:
         """Return the next `server` from the `updates` of a round with n expected sites, and log the release."""
-        released = noisy_average(server, updates, n, self._privacy, self._chance)
+        released = noisy_average(server, updates, n, self._privacy, Entropy())
         record = {"round": round_, "noise": self._privacy.noise, "clip": self._privacy.clip, "sites": n}
         self._releases.add(record)
         return released

@@ -1,6 +1,5 @@
 """Partitions: the images of each client, saved as JSON with a digest."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import write_atomically
+from fedotp._files import json_digest, write_atomically
 from fedotp._text import one_line
 from fedotp.data._dataset import SPLITS, Dataset, SplitName
 from fedotp.data._lists import read_json
@@ -82,8 +81,7 @@ class Partition:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the partition's JSON form."""
-        text = json.dumps(self._as_dict(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return json_digest(self._as_dict())
 
     def _as_dict(self) -> dict[str, Any]:
         return {

@@ -15,8 +15,9 @@ shuffles the classes with seed 2023; here it is the run's seed. With `authors`, 
 the counts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,27 +102,17 @@ def _coarse_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Grou
         yield _class_group(dataset, f"coarse label {coarse}", coarse, n, np.array(dataset.coarse_of) == c)
 
 
-def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
+def _pathological_groups(dataset: Dataset, n_clients: int, rng: Rng, *, authors: bool) -> Iterator[_Group]:
     n_classes = len(dataset.classes)
-    if n_clients > n_classes:
+    if n_clients > n_classes and not authors:
         raise FedotpError(
             f"pathological: {dataset.name} has only {n_classes} classes for {n_clients} clients, which must not share "
             f"classes; use n_clients <= {n_classes}"
         )
-    order = shuffled(rng, np.arange(n_classes))
-    yield from _dealt_classes(dataset, np.array_split(order, n_clients))
-
-
-def _rounded_groups(dataset: Dataset, n_clients: int, rng: Rng) -> Iterator[_Group]:
-    """Form groups as the authors' code does."""
-    sizes = rounded_sizes(len(dataset.classes), n_clients)
-    order = shuffled(rng, np.arange(len(dataset.classes)))
-    yield from _dealt_classes(dataset, np.split(order, np.cumsum(sizes)[:-1]))
-
-
-def _dealt_classes(dataset: Dataset, dealt: Sequence[Ints]) -> Iterator[_Group]:
-    for name, classes in zip(_numbered("client", len(dealt)), dealt, strict=True):
-        yield _class_group(dataset, name, name, 1, np.isin(np.arange(len(dataset.classes)), classes))
+    parts = np.cumsum(rounded_sizes(n_classes, n_clients))[:-1] if authors else n_clients
+    dealt = np.array_split(shuffled(rng, np.arange(n_classes)), parts)
+    for name, classes in zip(_numbered("client", n_clients), dealt, strict=True):
+        yield _class_group(dataset, name, name, 1, np.isin(np.arange(n_classes), classes))
 
 
 def _class_group(dataset: Dataset, title: str, stem: str, n: int, wanted: NDArray[np.bool_]) -> _Group:
@@ -172,7 +163,7 @@ def _scheme(dataset: Dataset, settings: PartitionSettings, authors: bool) -> tup
         raise FedotpError(f"coarse: {dataset.name} has no coarse labels (as cifar100 has); use pathological")
     schemes: dict[str, tuple[_FormGroups, _DrawShares, int, int]] = {
         "iid": (_one_group, _even_shares, 1, 10),
-        "pathological": (_rounded_groups if authors else _pathological_groups, _even_shares, 1, 10),
+        "pathological": (partial(_pathological_groups, authors=authors), _even_shares, 1, 10),
         "dirichlet": (_one_group, _shares_by_class, 1, 10),
         "domain": (_domain_groups, _even_shares, n_domains, 1),
         "domain-dirichlet": (_domain_groups, _shares_by_class, n_domains, _PER_DOMAIN.get(dataset.name, 3)),

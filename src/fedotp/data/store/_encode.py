@@ -82,7 +82,8 @@ def encode(
     central, drawn = EvalTransform(size, normalisation, window), TrainTransform(size, greys=window)
     tower = Tower(clip, precision, normalisation)
     with DecoderPool((AHEAD + 1) * batch_size, size) as decoders:
-        callbacks = on_progress or _ignore, on_broken or _ignore
+        ignore: Callable[..., None] = lambda *_: None  # noqa: E731
+        callbacks = on_progress or ignore, on_broken or ignore
         job = _Job(root or default_store(), tower, seed, storage, batch_size, decoders, verify, *callbacks)
         (train, broken_train), (test, broken_test) = job.encode(
             job.part("train", dataset.train, drawn if crops else central, crops),
@@ -236,10 +237,6 @@ def _outcome(part: _Part, store: TokenStore, reasons: dict[bytes, str]) -> tuple
     return EncodedSplit(store, records[:, (records >= 0).all(axis=0)]), broken
 
 
-def _ignore(*_: object) -> None:
-    """Ignore progress."""
-
-
 _FACTS = np.dtype([("size", "<i8"), ("inode", "<u8"), ("mtime", "<i8"), ("ctime", "<i8")])
 _MEMO = np.dtype([("path", "S16"), ("facts", _FACTS), ("digest", DIGEST)])
 _MOST_BYTES = 1 << 30  # of a cache of digests: ten million files
@@ -266,9 +263,11 @@ def hash_images(
     digests = np.zeros(len(split), DIGEST)
     if isinstance(split.source, ImageFiles):
         memo = _look_at(split, split.source)
-        earlier = _load(_memo_file(split.source, root))
-        _recall(memo, earlier)
-        digests[:] = memo["digest"]
+        earlier = _load(_memo_file(split.source, root))  # sorted by path
+        if len(earlier):
+            nearest = earlier[np.searchsorted(earlier["path"], memo["path"]).clip(max=len(earlier) - 1)]
+            unchanged = (nearest["path"] == memo["path"]) & (nearest["facts"] == memo["facts"])
+            digests[unchanged] = nearest["digest"][unchanged]
     unknown = np.flatnonzero(digests == b"")
     on_images(len(split) - len(unknown))
     on_new(len(unknown))
@@ -304,14 +303,6 @@ def _look_at(split: Split, files: ImageFiles) -> NDArray[np.void]:
             stat = os.stat(os.path.join(root, path))
             memo["facts"][i] = (stat.st_size, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns)
     return memo
-
-
-def _recall(memo: NDArray[np.void], earlier: NDArray[np.void]) -> None:
-    """Fill in the digests of files that are unchanged since `earlier`, which is sorted by path."""
-    if len(earlier):
-        nearest = earlier[np.searchsorted(earlier["path"], memo["path"]).clip(max=len(earlier) - 1)]
-        same = (nearest["path"] == memo["path"]) & (nearest["facts"] == memo["facts"])
-        memo["digest"][same] = nearest["digest"][same]
 
 
 def _load(file: Path) -> NDArray[np.void]:

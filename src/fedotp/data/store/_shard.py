@@ -158,7 +158,6 @@ class ShardWriter:
     def __init__(self, folder: Path, encoding: Encoding) -> None:
         """Create an empty shard with a new random name."""
         stem = folder / secrets.token_hex(8)
-        self._encoding = encoding
         self._count = 0
         self._turn = threading.Lock()
         self._records = FileIO(stem.with_suffix(RECORDS_SUFFIX), "x")
@@ -197,9 +196,8 @@ class Shard:
         self._encoding = encoding
         self.n_seen = 0  # records known so far
         self._map: np.memmap[tuple[int], np.dtype[np.void]] | None = None
-        self.usable = _begins(index, encoding.header(INDEX_MAGIC)) and _begins(
-            self._records, encoding.header(RECORDS_MAGIC)
-        )
+        headers = encoding.header(INDEX_MAGIC), encoding.header(RECORDS_MAGIC)
+        self.usable = begins(index, headers[0]) and begins(self._records, headers[1])
 
     def new_entries(self) -> NDArray[np.void]:
         """Return the entries (n,) added since the last call whose records are in the file."""
@@ -246,7 +244,8 @@ class Shard:
         return self._map
 
 
-def _begins(path: Path, header: bytes) -> bool:
+def begins(path: Path, header: bytes) -> bool:
+    """True if a readable regular file begins with `header`."""
     if not path.is_file():  # opening a pipe would block
         return False
     try:

@@ -24,7 +24,6 @@ from fedotp._files import cache_folder, read_regular
 from fedotp.data._types import Ints
 from fedotp.data.store._shard import (
     ENTRY,
-    HEADER_SIZE,
     INDEX_MAGIC,
     INDEX_SUFFIX,
     KEY,
@@ -35,6 +34,7 @@ from fedotp.data.store._shard import (
     Records,
     Shard,
     ShardWriter,
+    begins,
     in_pieces,
     intact,
     split_keys,
@@ -92,7 +92,10 @@ class TokenStore:
 
     def find(self, keys: Keys) -> Ints:
         """Return the numbers of the records with these keys (...), -1 for missing ones."""
-        self._sort_in()
+        if any(len(part) for part in self._parts):
+            self._table = np.concatenate([self._table, *self._parts])
+            self._order = np.argsort(self._table["key"], kind="stable")
+        self._parts = []
         if not len(self._table):
             return np.full(keys.shape, -1, np.int64)
         in_order = self._table["key"][self._order]
@@ -153,12 +156,6 @@ class TokenStore:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def _sort_in(self) -> None:
-        if any(len(part) for part in self._parts):
-            self._table = np.concatenate([self._table, *self._parts])
-            self._order = np.argsort(self._table["key"], kind="stable")
-        self._parts = []
 
     def _describe(self) -> None:
         """Write the description of the folder; its modification time is the time of last use."""
@@ -279,11 +276,6 @@ def _look_into(folder: Path) -> StoreInfo | None:
 
 def _our_files(folder: Path, encoding: Encoding) -> list[Path]:
     """Return the files of shards: those with their names that are empty or have their headers."""
-    headers = (b"", encoding.header(INDEX_MAGIC), encoding.header(RECORDS_MAGIC))
+    headers = (encoding.header(INDEX_MAGIC), encoding.header(RECORDS_MAGIC))
     named = [path for path in sorted(folder.iterdir()) if _OURS.fullmatch(path.name) and path.is_file()]
-    return [path for path in named if _start(path) in headers]
-
-
-def _start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(HEADER_SIZE)
+    return [path for path in named if not path.stat().st_size or any(begins(path, header) for header in headers)]

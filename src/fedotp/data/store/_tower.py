@@ -165,8 +165,20 @@ class Encoder:
             yield todo
 
     def requests(self, crops: Ints, row: int) -> list[Request]:
-        """Return the requests that decode the crops (n,) into the rows from `row` on."""
-        return [self._request(crops[part], row + part.start) for part in self._by_image(crops)]
+        """Return the requests, one for each image, that decode the crops (n,) into the rows from `row` on."""
+        images, keys = self._missing.images[crops], split_keys(self._missing.keys[crops])
+        drawn = list(zip(keys["seed"].tolist(), keys["crop"].tolist(), strict=True))
+        changes = np.flatnonzero(np.diff(images, prepend=-1, append=-1)).tolist()
+        return [
+            Request(
+                image=SplitImage(self._split, int(images[first])),
+                digest=bytes(keys["digest"][first]).ljust(DIGEST.itemsize, b"\0"),  # NumPy strips trailing zeros
+                crops=tuple(drawn[first:last]),
+                transform=self._transform,
+                row=row + first,
+            )
+            for first, last in pairwise(changes)
+        ]
 
     def sound(self, crops: Ints, requests: Sequence[Request], found: Iterable[Decoded]) -> NDArray[np.bool_]:
         """Return a mask of the crops (n,) that were decoded, and report broken images."""
@@ -190,22 +202,6 @@ class Encoder:
         mine = self._sorted_keys
         at = np.searchsorted(mine, keys).clip(max=len(mine) - 1)
         self._there[self._by_key[at[mine[at] == keys]]] = True
-
-    def _by_image(self, crops: Ints) -> Iterator[slice]:
-        """Yield the parts of `crops` (n,) of one image each."""
-        changes = np.flatnonzero(np.diff(self._missing.images[crops], prepend=-1, append=-1)).tolist()
-        return (slice(first, last) for first, last in pairwise(changes))
-
-    def _request(self, crops: Ints, row: int) -> Request:
-        """Return the request for the crops (n,) of one image, for the rows from `row` on."""
-        keys = split_keys(self._missing.keys[crops])
-        return Request(
-            image=SplitImage(self._split, int(self._missing.images[crops[0]])),
-            digest=bytes(keys["digest"][0]).ljust(DIGEST.itemsize, b"\0"),  # NumPy strips trailing zeros
-            crops=tuple(zip(keys["seed"].tolist(), keys["crop"].tolist(), strict=True)),
-            transform=self._transform,
-            row=row,
-        )
 
 
 def encode_crops(encoders: Sequence[Encoder], tower: Tower, decoders: DecoderPool, batch_size: int) -> int:

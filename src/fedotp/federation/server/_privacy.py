@@ -41,12 +41,6 @@ class Accountant:
         spent = self.epsilon(rounds) if self._privacy.epsilon else None
         return spent is None or spent <= self._privacy.epsilon
 
-    def require_room(self) -> None:
-        """Require a budget for at least one round."""
-        once = self.epsilon(1)
-        if once is not None:
-            self._privacy.require_room(once)
-
     def facts(self, rounds: int) -> dict[str, Any]:
         """Return the guarantee and the privacy spent in `rounds`; empty without privacy, no epsilon without noise."""
         privacy = self._privacy

@@ -98,7 +98,7 @@ class Rule:
         """
         if self.is_plain:
             return sent
-        sent = sent.rows(_finite(sent.params))
+        sent = sent.rows(_flat(sent.params).isfinite().all(1))
         n = len(sent.clients)
         if n < self.least(n):
             return None
@@ -138,8 +138,3 @@ class Rule:
 def _flat(params: Parameters) -> Tensor:
     """Flatten all parameters (C, ...) of each client into one vector: (C, P)."""
     return torch.cat([value.flatten(1) for value in params.values()], dim=1)
-
-
-def _finite(params: Parameters) -> Tensor:
-    """Return a mask (C,) of the clients whose parameters are finite."""
-    return _flat(params).isfinite().all(1)

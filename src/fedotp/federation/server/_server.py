@@ -102,7 +102,10 @@ class Server:
         if self._release is not None:
             self._accept_private(self._release, sent, round_)
             return Accepted()
-        averaged = self.rule(self.params, self._as_learned(sent))
+        learned = sent.params
+        if self._task.authors.half_precision:  # the clients' number format
+            learned = {name: value.half() for name, value in learned.items()}
+        averaged = self.rule(self.params, sent._replace(params=learned))
         if averaged is None:
             return self._unchanged(f"{n} updates are too few for server.rule = {self.rule.settings.rule!r}")
         self.accept_average(self.method.aggregate(self.params, *averaged), sent.params, int(averaged[2].sum()))
@@ -124,12 +127,6 @@ class Server:
         n = self._n_members if everyone else self._rounds.n_sampled(self._n_members)
         updates = [dict(zip(sent.params, values, strict=True)) for values in zip(*sent.params.values(), strict=True)]
         self.accept_average(release(self.params, updates, n, round_ + 1), sent.params)
-
-    def _as_learned(self, sent: Updates) -> Updates:
-        """Return the updates in the clients' number format."""
-        if not self._task.authors.half_precision:
-            return sent
-        return sent._replace(params={name: value.half() for name, value in sent.params.items()})
 
     def _unchanged(self, why: str) -> Accepted:
         return Accepted(self.rule.chosen_of(None), why)

@@ -76,12 +76,12 @@ class ServerStep:
 
     def _stepped(self, name: str, x: Tensor, average: Tensor) -> Tensor:
         delta = average.double() - x.double()
-        direction = self._momentum if self.settings.name == "momentum" else self._adaptive
-        return (x.double() + self.settings.lr * direction(name, delta)).to(x.dtype)
-
-    def _momentum(self, name: str, delta: Tensor) -> Tensor:
-        momentum = self._remembered("momentum", name, delta, 0.0)
-        return self._remember("momentum", name, self.settings.momentum * momentum + delta)
+        if self.settings.name == "momentum":
+            momentum = self._remembered("momentum", name, delta, 0.0)
+            direction = self._remember("momentum", name, self.settings.momentum * momentum + delta)
+        else:
+            direction = self._adaptive(name, delta)
+        return (x.double() + self.settings.lr * direction).to(x.dtype)
 
     def _adaptive(self, name: str, delta: Tensor) -> Tensor:
         beta1, beta2, tau = self.settings.beta1, self.settings.beta2, self.settings.epsilon

@@ -76,10 +76,8 @@ class LocalTester:
 
     def class_prior(self, client: int) -> dict[str, Any]:
         """Return the class prior of one client for JSON: strength, smoothing, counts (K,)."""
-        evaluation, counts = (
-            self.settings.evaluation,
-            self.data.class_counts(np.array([client]), len(self.task.classes)),
-        )
+        evaluation = self.settings.evaluation
+        counts = self.data.class_counts(np.array([client]), len(self.task.classes))
         return {"strength": evaluation.strength, "smoothing": evaluation.smoothing, "counts": counts[0].tolist()}
 
     def predict(self, clients: Ints, params: Parameters) -> Predictions:
@@ -107,13 +105,8 @@ class LocalTester:
 
     def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
         """Return predicted classes and losses of each batch, (A, B)."""
-        predicted, losses = [], []
-        for rows in batches:
-            image, labels = self._read(rows)
-            classes, loss = predictor.rows(slice(len(rows))).judge(image, labels)
-            predicted.append(classes)
-            losses.append(loss)
-        return predicted, losses
+        found = [predictor.rows(slice(len(rows))).judge(*self._read(rows)) for rows in batches]
+        return [classes for classes, _ in found], [loss for _, loss in found]
 
     def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
         """Read features and labels of `rows` (A, B); images common to all clients are read once."""

@@ -68,18 +68,10 @@ class View:
     images: int
     evaluation: Evaluation
 
-    @classmethod
-    def of(cls, name: str, model: Model, lines: Predictions, n_classes: int, domains: tuple[str | None, ...]) -> "View":
-        """Evaluate the predictions of the view `name`."""
-        return cls(name, model, n_classes, len(np.unique(lines.row)), Evaluation.of(lines, n_classes, domains))
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
-        return {**self.facts(), **self.evaluation.as_dict()}
-
-    def facts(self) -> dict[str, Any]:
-        """Return the description of the view."""
-        return {"view": self.view, "model": self.model, "classes": self.classes, "images": self.images}
+        description = {"view": self.view, "model": self.model, "classes": self.classes, "images": self.images}
+        return {**description, **self.evaluation.as_dict()}
 
 
 class ModelTests:
@@ -115,7 +107,10 @@ class ModelTests:
         names = self.controls if settings.evaluation.prior else [*self.controls, WITH_PRIOR]
         self.testers = {name: self._tester(name, data) for name in names}
         if self._asked & {"base", "neighbours"}:
-            self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, self._lists()))
+            lists = [self._rows] * len(data)
+            if "base" not in self._asked:
+                lists = [self._rows[lacks] for lacks in self._lacks(np.arange(len(data)))]
+            self.testers[_ALL] = self._tester(PERSONAL, self._shown(data.test, lists))
         if self._can_see_novel(PERSONAL):
             self.testers[_NOVEL] = self._novel_tester(PERSONAL, len(data))
         if backdoor is not None:
@@ -189,12 +184,6 @@ class ModelTests:
         theirs = [self._data.test.clients[i] for i in self._held_out] if "holdout" in self._asked else []
         return np.union1d(self._rows, _union(theirs))
 
-    def _lists(self) -> list[Ints]:
-        """Return the images of trained classes on which each client is tested."""
-        if "base" in self._asked:
-            return [self._rows] * len(self._data)
-        return [self._rows[lacks] for lacks in self._lacks(np.arange(len(self._data)))]
-
     def _lacks(self, clients: Ints) -> NDArray[np.bool_]:
         """Return a mask (C, n) of common test images whose class each of `clients` (C,) has no training image of."""
         train, labels = self._data.train, self._data.test.labels[self._rows]
@@ -256,18 +245,21 @@ class ModelTests:
         if _ALL in lines:
             views += self._of_all(lines[_ALL])
         if _NOVEL in lines:
-            views.append(self._novel_view(PERSONAL, lines[_NOVEL], self._data.domains))
+            views.append(self._view("novel", PERSONAL, lines[_NOVEL]))
         if _SUCCESS in lines and len(lines[_SUCCESS].row):
             views.append(self._view(_SUCCESS, PERSONAL, lines[_SUCCESS]))
         if _GLOBAL_ALL in lines:
             views += self._of_global(lines[_GLOBAL_ALL], clients)
         if _GLOBAL_NOVEL in lines:
-            views.append(self._novel_view(GLOBAL, lines[_GLOBAL_NOVEL], (None,)))
+            views.append(self._view("novel", GLOBAL, lines[_GLOBAL_NOVEL]))
         return views
 
     def _view(self, name: str, model: Model, lines: Predictions) -> View:
-        """Evaluate the predictions of a view of trained classes."""
-        return View.of(name, model, lines, len(self._task.classes), self._data.domains)
+        """Evaluate the predictions of a view."""
+        n_classes = len(self._novel.classes if name == "novel" and self._novel else self._task.classes)
+        one_for_all = model == GLOBAL and name in ("global", "novel")
+        evaluation = Evaluation.of(lines, n_classes, (None,) if one_for_all else self._data.domains)
+        return View(name, model, n_classes, len(np.unique(lines.row)), evaluation)
 
     def _of_all(self, lines: Predictions) -> list[View]:
         views = [self._view("base", PERSONAL, lines)] if "base" in self._asked else []
@@ -287,7 +279,7 @@ class ModelTests:
         lists: dict[str, list[Ints]] = {PERSONAL: [test[i] for i in clients]}
         if "neighbours" in self._asked:
             lists["neighbours"] = [self._rows[lacks] for lacks in self._lacks(clients)]
-        views = [View.of("global", GLOBAL, of_all, len(self._task.classes), (None,))]
+        views = [self._view("global", GLOBAL, of_all)]
         for name, rows in lists.items():
             views += self._assigned(name, lines, order, clients, rows)
         if "holdout" in self._asked:
@@ -302,10 +294,6 @@ class ModelTests:
         at = order[np.searchsorted(lines.row, rows, sorter=order)]
         who = np.repeat(clients, [len(own) for own in lists])
         return [self._view(name, GLOBAL, replace(lines.at(at), client=who))]
-
-    def _novel_view(self, model: Model, lines: Predictions, domains: tuple[str | None, ...]) -> View:
-        assert self._novel is not None
-        return View.of("novel", model, lines, len(self._novel.classes), domains)
 
 
 def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:

@@ -65,7 +65,8 @@ class Together:
                 ended = self._all_wait(waiting, going)
                 going -= len(ended)
                 if going:
-                    self._forget({works[end.number][0] for end in ended})
+                    gone = {works[end.number][0] for end in ended}
+                    self._groups = {key: group for key, group in self._groups.items() if gone.isdisjoint(key[1])}
                 for end in sorted(ended, key=lambda end: end.number):
                     yield end.number, end.error
                 self._serve(waiting, cores)
@@ -91,10 +92,6 @@ class Together:
             else:
                 message()
         return ended
-
-    def _forget(self, gone: set[Clients]) -> None:
-        """Delete cached groups of federations that have ended."""
-        self._groups = {key: group for key, group in self._groups.items() if gone.isdisjoint(key[1])}
 
     def _serve(self, waiting: list[Job], cores: Cores) -> None:
         """Process the jobs in the earliest round and remove them from the list."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import parse_json, read_regular
+from fedotp._files import json_digest, parse_json, read_regular
 from fedotp.errors import FedotpError
 
 _MOST_BYTES = 256 << 20  # size limit of a file: a summary has a line for every client
@@ -19,7 +19,7 @@ _SHA256 = "sha256"
 
 def with_checksum(content: Mapping[str, Any]) -> str:
     """Return `content` as the text of a file, with its checksum."""
-    return json.dumps({**content, _SHA256: _digest(content)}, indent=2) + "\n"
+    return json.dumps({**content, _SHA256: json_digest(content)}, indent=2) + "\n"
 
 
 def read_checked(path: Path) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def read_checked(path: Path) -> dict[str, Any]:
         raise FedotpError(f"cannot read {path}: {error}") from error
     if not isinstance(content, dict):
         raise FedotpError(f"cannot read {path}: must be one JSON object")
-    if content.pop(_SHA256, None) != _digest(content):
+    if content.pop(_SHA256, None) != json_digest(content):
         raise checksum_error(path)
     return content
 
@@ -56,8 +56,3 @@ class RunningDigest:
         """Add `content` that was appended."""
         self._sha.update(content)
         self.n_bytes += len(content)
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    """Return the digest of the values, independent of the layout of the file."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

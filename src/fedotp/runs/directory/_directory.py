@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedotp._files import cannot_write, held, is_held, opened_in_place, parse_json, read_regular, write_atomically
+from fedotp._files import (
+    cannot_write,
+    held,
+    is_held,
+    opened_in_place,
+    parse_json,
+    read_file,
+    read_regular,
+    write_atomically,
+)
 from fedotp._imports import import_options
 from fedotp._text import one_line
 from fedotp.data.partition import Partition
@@ -300,12 +309,7 @@ class RunDirectory:
         return self._file("metrics.jsonl")
 
     def _metrics_bytes(self) -> bytes:
-        try:
-            return read_regular(self._metrics_file, _MOST_BYTES)
-        except FileNotFoundError:
-            return b""
-        except OSError as error:
-            raise FedotpError(f"cannot read {self._metrics_file}: {error.strerror or error}") from error
+        return read_file(self._metrics_file, _MOST_BYTES) if self._metrics_file.exists() else b""
 
     def _running_digest(self) -> RunningDigest:
         if self._written is None:

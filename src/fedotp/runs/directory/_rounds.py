@@ -57,7 +57,10 @@ def summary_of_views(
     `last_five` is for the clients' own tests; `views` has an entry for each view and model; `base_to_novel` exists if a
     model was evaluated on base and novel classes.
     """
-    tests: list[Mapping[str, Any]] = [{**record, **_own(record)} for record in evaluations]
+    tests: list[Mapping[str, Any]] = []  # the clients' own tests as a view; an image of several clients counts for each
+    for record in evaluations:
+        classes, images = len(record["class_accuracy"]), sum(record["n"])
+        tests.append({**record, "view": "personal", "model": "personal", "classes": classes, "images": images})
     own = {record["round"]: record["accuracy"] for record in tests}
     records: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for record in views:
@@ -80,12 +83,6 @@ def summary_of_views(
         if local and base and novel
     }
     return found | ({"base_to_novel": both} if both else {})
-
-
-def _own(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe the clients' own tests as a view; an image of several clients counts for each."""
-    classes, images = len(record["class_accuracy"]), sum(record["n"])
-    return {"view": "personal", "model": "personal", "classes": classes, "images": images}
 
 
 def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[str, float]]:

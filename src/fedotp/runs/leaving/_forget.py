@@ -7,8 +7,6 @@ A certificate names the removed clients and the digests of both runs, so that an
 the replay. Digests of two runs are equal if all their numbers are bit-equal.
 """
 
-import hashlib
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedotp._files import json_digest
 from fedotp.config import Config, difference
 from fedotp.errors import FedotpError, listed, nearest
 from fedotp.federation import Checkpoint
@@ -115,25 +114,23 @@ def digests_of(run: RunDirectory) -> dict[str, str]:
     """Return the SHA-256 of each part of a complete run, without times and paths."""
     with run.reading():
         found = {
-            "configuration": _digest(run.fixed_settings),
+            "configuration": json_digest(run.fixed_settings),
             "backbone": run.manifest["backbone"]["digest"],
             "data": run.manifest["data"]["content"],
             "partition": run.manifest["partition"],
             "state": Checkpoint.read(run.checkpoint).digest(run.kept),
-            "metrics": _digest([_timeless(record) for record in run.metrics()]),
-            "summary": _digest(_timeless(run.summary)),
+            "metrics": json_digest([_timeless(record) for record in run.metrics()]),
+            "summary": json_digest(_timeless(run.summary)),
         }
         if run.has_predictions:
-            found["predictions"] = _digest({name: column.tolist() for name, column in vars(run.predictions()).items()})
+            found["predictions"] = json_digest(
+                {name: column.tolist() for name, column in vars(run.predictions()).items()}
+            )
         return found
 
 
 def _timeless(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != _TIMES}
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def traces(run: RunDirectory, sites: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from fedotp.runs.many._trials import Relay, Trial, Update, begun_or_new, run_one
 from fedotp.runs.one import Loop, Preparation, Prepared, opened
 
 Work = tuple[Trial, Path]
+_Ready = tuple[Trial, Path, Prepared]
 
 _MOST = 64  # maximum of parallel runs, each with a thread and a few open files
 
@@ -66,19 +67,12 @@ def run_group(
         waiting = deque[_Ready]()
         for trial, path, found in _prepared(group, ready):
             if isinstance(found, Prepared):
-                waiting.append(_Ready(trial, RunDirectory(path), found))
+                waiting.append((trial, path, found))
             else:
                 yield trial, why(found)
         while waiting and not interrupt.wanted:
             with closing(_at_a_time(waiting, interrupt, report)) as ended:
                 yield from ended
-
-
-@dataclass(frozen=True, eq=False)
-class _Ready:
-    trial: Trial
-    directory: RunDirectory
-    prepared: Prepared
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +105,15 @@ def _at_a_time(
     with ExitStack() as all_of_them:
         runs: list[_Open] = []
         while waiting and len(runs) < (_share(n_waiting, runs[0].simulator) if runs else 1):
-            ready = waiting.popleft()
-            relay = Relay(ready.trial.name, lambda update: together.call(partial(report, update)))
+            trial, path, prepared = waiting.popleft()
+            relay = Relay(trial.name, lambda update: together.call(partial(report, update)))
             stack = all_of_them.enter_context(ExitStack())
             try:
-                loop, simulator = stack.enter_context(opened(ready.prepared, ready.directory, relay, alone=False))
+                loop, simulator = stack.enter_context(opened(prepared, RunDirectory(path), relay, alone=False))
             except Exception as error:
-                yield ready.trial, why(error)
+                yield trial, why(error)
                 continue
-            runs.append(_Open(ready.trial, loop, simulator, stack.close))
+            runs.append(_Open(trial, loop, simulator, stack.close))
         if not runs:  # all failed to open
             return
         works = [(run.simulator, partial(run.loop.go, interrupt)) for run in runs]

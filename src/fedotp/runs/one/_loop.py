@@ -1,7 +1,6 @@
 """The rounds of a run, simulated or at real sites: training, evaluation, records, and the summary."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,7 +83,7 @@ class Loop:
         """Run all remaining rounds, unless interrupted, and write the summary; handle Ctrl-C if `interrupt` is None."""
         rounds = self.settings.federation.rounds if self.federation.learns else 0
         n_images = self.federation.images_per_round if rounds else 0
-        with self._failure_reported():
+        try:
             self.observer.on_start(
                 self.directory.path, self.config, round_=self.federation.round, images_per_round=n_images
             )
@@ -99,17 +98,11 @@ class Loop:
                     self._commit()
                 else:
                     self._finish()
-        self.observer.on_end(self.directory.path)
-
-    @contextmanager
-    def _failure_reported(self) -> Iterator[None]:
-        """Report failures to the observer, and suppress its own errors."""
-        try:
-            yield
         except BaseException:
-            with suppress(Exception):
+            with suppress(Exception):  # errors of the observer
                 self.observer.on_failure(self.directory.path)
             raise
+        self.observer.on_end(self.directory.path)
 
     def _record_round(self, report: RoundReport, rounds: int) -> None:
         """Record a round, and evaluate if due."""

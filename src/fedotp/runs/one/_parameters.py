@@ -110,8 +110,16 @@ def join(
     evaluations = {when: Evaluation.of(lines, len(task.classes), (None,)) for when, lines in predictions.items()}
     private = simulator.kept.read(alone, simulator.device)
     tensors = {key: private[key][0].cpu().contiguous() for key in simulator.private_names}
-    result = _result(name, encoded.dataset, evaluations)
-    result["prior"] = simulator.tester.class_prior(0)
+    dataset = encoded.dataset
+    result = {
+        "client": name,
+        "data": {"name": dataset.name, "digest": dataset.digest, "split": dataset.split_note},
+        "train_images": len(dataset.train),
+        "test_images": len(dataset.test),
+        "skipped": list(dataset.skipped),
+        **{when: evaluation.of_client(0) for when, evaluation in evaluations.items()},
+        "prior": simulator.tester.class_prior(0),
+    }
     write_atomically(folder / "private.safetensors", safetensors.torch.save(tensors))
     write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     return result
@@ -152,17 +160,6 @@ def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:
             f"{dataset.name} has the class {unknown[0]!r}, which is unknown to {where}; its classes are {listed(known)}"
         )
     return np.array([known.index(name) for name in dataset.classes])
-
-
-def _result(name: str, dataset: Dataset, evaluations: dict[str, Evaluation]) -> dict[str, Any]:
-    return {
-        "client": name,
-        "data": {"name": dataset.name, "digest": dataset.digest, "split": dataset.split_note},
-        "train_images": len(dataset.train),
-        "test_images": len(dataset.test),
-        "skipped": list(dataset.skipped),
-        **{when: evaluation.of_client(0) for when, evaluation in evaluations.items()},
-    }
 
 
 def _placed(value: Tensor, task: Task) -> Tensor:

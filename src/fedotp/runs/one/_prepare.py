@@ -69,11 +69,6 @@ class _Divided:
     like: RunDirectory | None
 
     @property
-    def absent(self) -> Ints:
-        """Clients of the partition that are excluded from the run."""
-        return self.config.federation.absent([client.name for client in self.partition.clients])
-
-    @property
     def used(self) -> Ints:
         """Training images of any client, in ascending order; other images need no tokens."""
         return np.unique(np.concatenate([client.train for client in self.partition.clients]))
@@ -183,7 +178,7 @@ class Preparation:
         data = FederatedData.of(encoded.images, clients)
         data = replace(
             data, train=replace(data.train, features=encoded.train), test=replace(data.test, features=encoded.test)
-        ).without(run.absent)
+        ).without(run.config.federation.absent([client.name for client in run.partition.clients]))
         if run.config.data.labels == "shuffled":
             data = data.with_shuffled_labels(run.config.seed)
         elif run.config.authors.mispaired_labels:

@@ -155,7 +155,10 @@ class Differences:
     def between(cls, rows: "Sequence[Sequence[Outcome]]", names: Sequence[str], reference: int) -> "Differences":
         """Compute the differences between groups of complete outcomes; row `reference` is the baseline."""
         comparable = [images_of(row[0]) == images_of(rows[reference][0]) for row in rows]
-        numbers = [accuracies(row) if same else {} for row, same in zip(rows, comparable, strict=True)]
+        numbers = [
+            {number: run["final"]["accuracy"] for number, run in complete(row) if same and run["final"]}
+            for row, same in zip(rows, comparable, strict=True)
+        ]
         return cls.of_numbers(numbers, names, reference)
 
     @classmethod
@@ -223,11 +226,6 @@ def complete(outcomes: "Sequence[Outcome]") -> list[Numbered]:
     """Return split, seed and summary of complete outcomes."""
     ended = [(outcome.trial.config, outcome.directory) for outcome in outcomes if outcome.directory.is_complete]
     return [((config.partition.seed, config.seed), run.summary) for config, run in ended]
-
-
-def accuracies(outcomes: "Sequence[Outcome]") -> dict[Pair, float]:
-    """Return the mean accuracies of complete runs, by split and seed."""
-    return {number: summary["final"]["accuracy"] for number, summary in complete(outcomes) if summary["final"]}
 
 
 def images_of(outcome: "Outcome") -> tuple[object, ...]:

@@ -75,12 +75,6 @@ class Row:
         """Controls that it is not significantly above, flagged or not."""
         return [check.control for check in self.checks if not check.difference.is_above]
 
-    @property
-    def marked(self) -> tuple[str, ...]:
-        """Its printed labels, with a mark if it is flagged."""
-        first, *others = self.labels
-        return (f"{first} {MARK}" if self.flagged else first, *others)
-
 
 def method_rows(groups: Sequence[Group]) -> tuple[Row, ...]:
     """Return a row for each group of `groups` that is not a control; the others are their controls."""
@@ -199,9 +193,9 @@ class Table:
 
     def lines(self, columns: Sequence[Column]) -> list[list[str]]:
         """Return all rows as printed texts, controls last."""
-        rows = [(row.marked, row) for row in self.rows]
-        rows += [((_CONTROL + row.labels[0], *row.labels[1:]), row) for row in self.controls]
-        return [[*labels, row.runs, *self.texts(row, columns)] for labels, row in rows]
+        rows = [(f"{row.labels[0]} {MARK}" if row.flagged else row.labels[0], row) for row in self.rows]
+        rows += [(_CONTROL + row.labels[0], row) for row in self.controls]
+        return [[first, *row.labels[1:], row.runs, *self.texts(row, columns)] for first, row in rows]
 
     def texts(self, row: Row, columns: Sequence[Column]) -> list[str]:
         """Return a row's numbers as printed texts."""
@@ -246,8 +240,5 @@ def _csv(row: Row, columns: Sequence[Column], prefix: str = "") -> list[object]:
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], words: Sequence[str]) -> str:
     """Return a Markdown table whose columns `words` contain text."""
     rule = ["---" if title in words else "---:" for title in header]
-    return "".join(f"| {' | '.join(_escape(cells))} |\n" for cells in (header, rule, *rows))
-
-
-def _escape(cells: Iterable[str]) -> list[str]:
-    return [" ".join(cell.split()).replace("|", "\\|") for cell in cells]
+    escaped = [[" ".join(cell.split()).replace("|", "\\|") for cell in cells] for cells in (header, rule, *rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in escaped)

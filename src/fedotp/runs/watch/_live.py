@@ -161,14 +161,11 @@ def watched(observer: Observer | None, progress: bool | None) -> Iterator[Observ
     """Yield `observer`, with a bar if `progress`; None: in notebooks and terminals, if no `observer` is given."""
     console = Console(stderr=True)
     looked_at = console.is_jupyter or console.is_terminal
+    given = observer or Observer()
     if not (looked_at and observer is None if progress is None else progress):
-        yield observer or Observer()
+        yield given
     elif console.is_jupyter:
-        yield _both(NotebookDisplay(), observer)
+        yield Observers(NotebookDisplay(), given)
     else:
         with LiveDisplay(console) as display:
-            yield _both(display, observer)
-
-
-def _both(display: Observer, observer: Observer | None) -> Observer:
-    return display if observer is None else Observers(display, observer)
+            yield Observers(display, given)

@@ -164,7 +164,7 @@ class MLflow(Tracker):
         now = int(1000 * time.time())
         metric = self._mlflow.entities.Metric
         known = [
-            metric(_allowed(name), float(value), now, round_)
+            metric(re.sub(r"[^\w\-./ ]", "_", name), float(value), now, round_)  # other characters are not allowed
             for name, value in scalars.items()
             if not math.isnan(float(value))
         ]
@@ -180,8 +180,3 @@ class MLflow(Tracker):
     def on_failure(self, path: Path) -> None:
         if self._run:
             self._client.set_terminated(self._run, "FAILED")
-
-
-def _allowed(name: str) -> str:
-    """Replace characters that MLflow does not allow in names with underscores."""
-    return re.sub(r"[^\w\-./ ]", "_", name)
