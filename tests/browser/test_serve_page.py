@@ -212,19 +212,6 @@ def test_test_images_of_the_client_and_the_keyboard(opened: "Page", run: RunDire
     expect(opened.locator("#samples button[aria-pressed=true]")).to_have_count(0)
 
 
-def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
-    run = make_run(tmp_path, method={"name": "promptfl"})
-    with served(run.path) as site:
-        page.goto(site.server.url)
-        page.wait_for_selector("body[data-ready]")
-        upload(page, tmp_path / "data" / "day" / "red" / "0.png")
-        expect(page.locator("#amount")).to_be_hidden()
-        expect(page.locator("#between")).to_be_hidden()
-        expect(page.locator("#whole")).to_contain_text("PromptFL compares the whole image")
-        assert page.locator("canvas[data-map]").count() == 1
-        page.goto("about:blank")
-
-
 def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
     """A set at the coverage chosen, a flag on a stranger, and no set for another mass."""
     Image.effect_noise((32, 32), 200).convert("RGB").save(tmp_path / "noise.png")

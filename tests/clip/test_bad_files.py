@@ -122,11 +122,6 @@ def test_other_pickles_give_one_clear_line(
     assert not Path("intruder-was-here").exists()
 
 
-def test_a_name_too_long_for_a_path_is_no_backbone() -> None:
-    with pytest.raises(FedotpError, match="neither a file nor the name of a backbone"):
-        load("long " * 1000)
-
-
 def changed(config: ClipConfig, key: str, value: object) -> str:
     """The config as JSON, with `value` at a dotted key."""
     fields = json.loads(config.to_json())

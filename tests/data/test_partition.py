@@ -89,16 +89,6 @@ def test_test_data_follow_the_training_distribution() -> None:
         assert np.abs(train / 5 - test).max() <= 1.5
 
 
-def test_dirichlet_shares_are_dirichlet() -> None:
-    rng = generator(0)
-    for alpha in (0.05, 0.3, 1.0, 10.0):
-        draws = np.stack([dirichlet(rng, alpha, 5) for _ in range(5_000)])
-        assert np.allclose(draws.sum(axis=1), 1)
-        assert np.allclose(draws.mean(axis=0), 0.2, atol=0.02)
-        variance = 0.2 * 0.8 / (5 * alpha + 1)
-        assert np.allclose(draws.var(axis=0), variance, rtol=0.12)
-
-
 def test_partitions_keep_the_dirichlet_variance() -> None:
     """Seats and rounding do not distort the class counts of clients."""
     dataset = uniform_dataset(50, 1000, 200)

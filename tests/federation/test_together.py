@@ -258,16 +258,6 @@ def test_closing_the_iterator_ends_all() -> None:
     assert all(one.round < 3 for one in several)
 
 
-def test_calls_are_made_where_the_work_is_done() -> None:
-    (one, other), together, heard = federations("promptfl")[:2], Together(), []
-
-    def tell() -> None:
-        together.call(lambda: heard.append(threading.current_thread()))
-
-    list(together.go([(one, tell), (other, other.run_round)]))
-    assert heard == [threading.main_thread()]
-
-
 @pytest.mark.parametrize("method", ["fedotp", "pfedprompt"])
 def test_with_a_core_for_each_part(method: str, trained: list[int]) -> None:
     with two_threads():

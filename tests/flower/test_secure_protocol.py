@@ -415,15 +415,6 @@ def test_numbers_that_do_not_fit_are_refused(use: Callable[[], object], why: str
 # What strangers write ----------------------------------------------------------------------------------------------
 
 
-def refusal(read: Callable[[Any], object], given: object) -> str:
-    """Why it is refused; empty if it is read."""
-    try:
-        read(given)
-    except FedotpError as error:
-        return str(error)
-    return ""
-
-
 def test_what_was_packed_is_unpacked() -> None:
     parts = {3: b"three", 1: b"one"}
     assert unpack(pack(parts)) == parts

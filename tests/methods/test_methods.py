@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchored import Anchored
 from fedotp import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.errors import FedotpError
@@ -142,12 +141,6 @@ def test_options_out_of_range_are_refused() -> None:
 
 
 # The others ------------------------------------------------------------------------------------------------
-
-
-def test_methods_are_known_by_their_names() -> None:
-    assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
-    assert {method for method in METHODS.values() if method is not Anchored} == set(_written(Method))
-    assert all(method.title and method.reference for method in METHODS.values())
 
 
 def _written(cls: type[Method]) -> Iterator[type[Method]]:
