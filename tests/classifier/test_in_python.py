@@ -1,7 +1,5 @@
 """What users of fedotp in Python meet: names, short representations, images of every kind."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +30,6 @@ def picture(made: Made) -> Image.Image:
 
 
 # Names ---------------------------------------------------------------------------------------------------------
-
-
-def test_dir_does_not_import_torch() -> None:
-    code = "import sys, fedotp; dir(fedotp); dir(fedotp.clip); sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # Representations -----------------------------------------------------------------------------------------------
