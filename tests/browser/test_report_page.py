@@ -236,21 +236,6 @@ def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
     assert page.locator("script").count() == 3
 
 
-def test_light_and_dark(page: "Page", one: str) -> None:
-    page.emulate_media(color_scheme="light")
-    page.goto(one)
-    background = "() => getComputedStyle(document.body).backgroundColor"
-    light, found = page.evaluate(background), chart(page, "Accuracy over rounds")
-    drawn = picture(found)
-    page.emulate_media(color_scheme="dark")
-    dark = page.evaluate(background)
-    assert dark != light
-    assert picture(found) != drawn
-    page.get_by_label("Switch between light and dark").click()
-    assert page.evaluate(background) == light
-    assert picture(found) == drawn
-
-
 def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     """Views, privacy and prediction sets; a run without them has no such panels."""
     kept = invent_run(tmp_path / "fedotp", views=True, spent=0.5)

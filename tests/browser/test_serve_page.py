@@ -72,10 +72,15 @@ def pixels(page: "Page", name: str) -> np.ndarray:
         return np.asarray(picture.convert("RGB")).astype(float)
 
 
-def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, image: Path) -> None:
-    upload(opened, image)
+def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
+    """Names are text: the page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
+    evil = tmp_path / f"{EVIL}.png"
+    evil.write_bytes(image.read_bytes())
+    upload(opened, evil)
     assert shown(opened) == predicted(run, "client-0", image)
-    assert opened.locator("#name").inner_text() == "1.png"
+    assert opened.locator("#name").inner_text() == f"{EVIL}.png"
+    assert EVIL in opened.locator("#label option").all_inner_texts()
+    assert opened.locator("img[src=x]").count() == 0
     expect(opened.locator("#another")).to_be_visible()
     assert opened.evaluate("document.querySelector('#picture').naturalWidth") == 32
     expect(opened.locator("#best button").first).to_have_attribute("aria-pressed", "true")
@@ -154,17 +159,6 @@ def test_any_class_can_be_explained(opened: "Page", run: RunDirectory, image: Pa
     assert chosen == least.locator(".name").inner_text()
     answered(opened, lambda: opened.select_option("#label", ""))
     np.testing.assert_array_equal(pixels(opened, "local similarity"), before)
-
-
-def test_names_are_text(opened: "Page", image: Path, tmp_path: Path) -> None:
-    """The page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
-    evil = tmp_path / f"{EVIL}.png"
-    evil.write_bytes(image.read_bytes())
-    upload(opened, evil)
-    assert opened.locator("#name").inner_text() == f"{EVIL}.png"
-    assert EVIL in [name for name, _ in shown(opened)]
-    assert opened.locator("img[src=x]").count() == 0
-    assert EVIL in opened.locator("#label option").all_inner_texts()
 
 
 @pytest.fixture

@@ -34,18 +34,6 @@ def office(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_list_shows_all_and_what_is_found(office: Path) -> None:
-    lines = {
-        name: line
-        for line in ok("list", "--root", office).splitlines()
-        for name in DATASETS
-        if line.startswith(f"{name} ")
-    }
-    assert list(lines) == list(DATASETS)
-    assert str(office / "office_caltech_10") in lines["office_caltech10"]
-    assert str(office) not in lines["domainnet"]
-
-
 def test_info_shows_counts_and_the_origin_of_the_split(office: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = ok("info", "office_caltech10", "--root", office)
     assert "160 train, 40 test images" in text
