@@ -108,62 +108,32 @@ def test_nothing_is_wrong_with_a_house_that_keeps_the_rules() -> None:
     assert broken({}) == []
 
 
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        (
-            "from fedotp.ot._solve import solve",
-            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
-        ),
-        (
-            "from fedotp.data._names import readable",
-            "fedotp.data._names.readable is private to fedotp/data; "
-            "import readable from fedotp.data and put it on its face",
-        ),
-        (
-            "from fedotp.data.store import _store",
-            "fedotp.data.store._store is private to fedotp/data/store; "
-            "import what is needed from fedotp.data.store and put it on its face",
-        ),
-        (
-            "import fedotp.ot._solve as transport",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
-        ),
-        (
-            "def late():\n    from ..ot._solve import solve",
-            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
-        ),
-        (
-            "if TYPE_CHECKING:\n    from fedotp.ot._solve import solve",
-            "fedotp.ot._solve.solve is private to fedotp/ot; import solve from fedotp.ot",
-        ),
-        (
-            "import_module('fedotp.ot._solve')",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
-        ),
-        (
-            "start('-m', 'fedotp.ot._solve')",
-            "fedotp.ot._solve is private to fedotp/ot; import what is needed from fedotp.ot and put it on its face",
-        ),
-        (
-            "from fedotp.matching import _LEAST",
-            "fedotp.matching._LEAST is private to fedotp/matching; "
-            "import what is needed from fedotp.matching and put it on its face",
-        ),
-        ("def size(store): return store._rows", "._rows is private to fedotp/data/sets and fedotp/data/store; "),
-        (
-            "from fedotp.ot import plan",
-            "plan is not on the face of fedotp.ot; put it on its face, or use what is there",
-        ),
-        ("import fedotp.ot\nfedotp.ot.plan", "plan is not on the face of fedotp.ot; "),
-        ("from fedotp import ot\ndef f(): return ot.plan()", "plan is not on the face of fedotp.ot; "),
-        ("from fedotp.matching import ot", "ot is not on the face of fedotp.matching; "),
-        ("from fedotp import run", "fedotp.run is the front door, for users; import run from fedotp.runs"),
-        ("from fedotp.gone import it", "fedotp.gone does not exist; write out the name of a module that does"),
-        ("start('fedotp.runs._gone')", "fedotp.runs._gone does not exist; "),
-        ("import_module(f'fedotp.runs.{name}')", "fedotp.runs.{...} does not exist; "),
-    ],
-)
+OF_OT = "private to fedotp/ot; import "
+PRIVATE = [
+    ("from fedotp.ot._solve import solve", "fedotp.ot._solve.solve", f"{OF_OT}solve from fedotp.ot"),
+    ("def late():\n    from ..ot._solve import solve", "fedotp.ot._solve.solve", OF_OT),
+    ("if TYPE_CHECKING:\n    from fedotp.ot._solve import solve", "fedotp.ot._solve.solve", OF_OT),
+    ("import_module('fedotp.ot._solve')", "fedotp.ot._solve", f"{OF_OT}what is needed from fedotp.ot and put it on"),
+    ("start('-m', 'fedotp.ot._solve')", "fedotp.ot._solve", OF_OT),
+    (
+        "from fedotp.data._names import readable",
+        "fedotp.data._names.readable",
+        "private to fedotp/data; import readable",
+    ),
+    ("from fedotp.data.store import _store", "fedotp.data.store._store", "private to fedotp/data/store; import what"),
+    ("from fedotp.matching import _LEAST", "fedotp.matching._LEAST", "private to fedotp/matching; import what"),
+    ("def size(store): return store._rows", "._rows", "private to fedotp/data/sets and fedotp/data/store; "),
+]
+ABSENT = [
+    ("from fedotp.ot import plan", "plan is not on the face of fedotp.ot; put it on its face, or use what is there"),
+    ("from fedotp import ot\ndef f(): return ot.plan()", "plan is not on the face of fedotp.ot; "),
+    ("from fedotp import run", "fedotp.run is the front door, for users; import run from fedotp.runs"),
+    ("from fedotp.gone import it", "fedotp.gone does not exist; write out the name of a module that does"),
+    ("import_module(f'fedotp.runs.{name}')", "fedotp.runs.{...} does not exist; "),
+]
+
+
+@pytest.mark.parametrize(("line", "what"), [*((line, f"{name} is {why}") for line, name, why in PRIVATE), *ABSENT])
 def test_what_a_room_must_not_take_from_another(line: str, what: str) -> None:
     (found,) = broken({"fedotp/runs/_other.py": line})
     n_lines = line.count("\n") + 1

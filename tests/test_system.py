@@ -1,10 +1,5 @@
 """The process and its system: memory that may be taken and is kept, a clock of a thread, the driver of a GPU."""
 
-import ctypes
-import os
-import platform
-import subprocess
-import sys
 import threading
 from itertools import count
 from pathlib import Path
@@ -43,14 +38,10 @@ V1 = "5:cpu,cpuacct:/a/b\n4:memory:/a/b\n0::/"
         ("0::/", {"memory.max": "max", "memory.current": 5}, None, None),
         ("0::/", {"memory.max": 900, "memory.current": 300}, 900, 600),
         ("0::/", {"memory.max": 900, "memory.current": 300, "memory.stat": "anon 7\ninactive_file 100"}, 900, 700),
-        ("0::/", {"memory.max": 900, "memory.current": 950}, 900, 0),
-        ("0::/", {"memory.max": "soon"}, None, None),
         ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": 500, "a/memory.current": 1}, 500, 499),
         ("0::/a/b", {"a/b/memory.max": 400, "a/memory.max": 500, "a/memory.current": 300}, 400, 200),
         ("0::/../c", {"memory.max": 800}, 800, 800),
-        ("0::/seen/by/the/parent/only", {"memory.max": 800}, 800, 800),
         (V1, {"memory/a/b/memory.limit_in_bytes": 700, "memory/a/b/memory.usage_in_bytes": 100}, 700, 600),
-        (V1, {"memory/memory.limit_in_bytes": 600}, 600, 600),
         (V1, {"memory/a/b/memory.limit_in_bytes": UNLIMITED}, UNLIMITED, UNLIMITED),
         (V1, {"cpu/a/b/memory.limit_in_bytes": 700}, None, None),
         ("nonsense", {"memory.max": 800}, 800, 800),
@@ -88,50 +79,6 @@ def test_processes_on_one_gpu_share_its_memory(
     assert free_gpu_bytes(torch.device("cuda")) == expected
 
 
-TAKE_AND_FREE = """
-import resource, sys, threading
-import numpy as np
-from fedotp._system import keep_freed
-if sys.argv[1] == "kept":
-    keep_freed()
-def work():
-    for _ in range(20):
-        np.ones(4_000_000)  # 32 MB
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
-print(faults())
-"""
-
-
-def faults(how: str, **environment: str) -> int:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
-    done = subprocess.run(
-        [sys.executable, "-c", TAKE_AND_FREE, how],
-        env={
-            **kept,
-            "NUMPY_MADVISE_HUGEPAGE": "0",
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            **environment,
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
-
-
-@pytest.mark.processes
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library manages memory here")
-def test_large_pieces_are_taken_from_the_system_once() -> None:
-    plain = faults("plain", MALLOC_MMAP_THRESHOLD_="131072")
-    assert faults("kept") < plain / 10
-
-
 def test_what_is_left_out_is_left_out_in_this_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.perf_counter", ticks := count(100).__next__)
     assert ticks() == 100
@@ -144,52 +91,3 @@ def test_what_is_left_out_is_left_out_in_this_thread_only(monkeypatch: pytest.Mo
     thread.join()
     leave_out(-30.0)
     assert other[0] - before == 2
-
-
-class Driver:
-    """A driver that says what it was asked; `cuInit` fails where there is no GPU."""
-
-    def __init__(self, status: int) -> None:
-        self.status = status
-        self.asked: list[str] = []
-
-    def cuInit(self, flags: int) -> int:  # noqa: N802
-        self.asked.append("cuInit")
-        return self.status
-
-    def cuDevicePrimaryCtxRetain(self, context: object, device: int) -> int:  # noqa: N802
-        self.asked.append(f"context of {device}")
-        return 0
-
-
-def wait_for_driver() -> None:
-    """Wait for the thread."""
-    for thread in threading.enumerate():
-        if thread.name == "driver":
-            thread.join()
-
-
-@pytest.mark.parametrize(
-    ("status", "changes", "asked"),
-    [
-        pytest.param(0, [], ["cuInit", "context of 0"], id="the first GPU is opened"),
-        pytest.param(0, ["seed=1", "compute.device=cpu"], [], id="unless a device is named"),
-        pytest.param(100, [], ["cuInit"], id="or there is no GPU"),
-        pytest.param(None, [], [], id="or no driver"),
-    ],
-)
-def test_the_driver_opens_in_the_background(
-    status: int | None, changes: list[str], asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver = Driver(status or 0)
-
-    def load(name: str) -> Driver:
-        if status is None:
-            raise OSError(f"{name}: cannot open shared object file")
-        return driver
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
-    monkeypatch.setitem(sys.modules, "triton.runtime.cache", None)  # as where there is no Triton
-    _system.open_driver(changes)
-    wait_for_driver()
-    assert driver.asked == asked

@@ -140,16 +140,6 @@ def test_a_page_of_one_run_shows_everything(page: "Page", one: str, toy: RunDire
     expect(page.locator("#origin")).to_contain_text(toy.manifest["backbone"]["digest"])
 
 
-def test_hovering_shows_the_values(page: "Page", one: str, toy: RunDirectory) -> None:
-    page.goto(one)
-    last = f"{100 * toy.summary['final']['accuracy']:.1f} ± {100 * toy.summary['final']['accuracy_std']:.1f} %"
-    tip = hover(chart(page, "Accuracy over rounds"), 0.97)
-    expect(tip).to_contain_text("Round 3")
-    expect(tip).to_contain_text(last)
-    expect(hover(chart(page, "Accuracy by domain"), 0.3)).to_contain_text("2 clients")
-    expect(hover(chart(page, "Bytes over rounds"), 0.9)).to_contain_text("up · down")
-
-
 def test_runs_are_chosen_and_tables_sorted(page: "Page", many: str) -> None:
     page.goto(many)
     rows = page.locator("#comparison table").first.locator("tbody tr")
@@ -246,21 +236,6 @@ def test_hostile_names_do_nothing(page: "Page", tmp_path: Path) -> None:
     assert page.locator("script").count() == 3
 
 
-def test_light_and_dark(page: "Page", one: str) -> None:
-    page.emulate_media(color_scheme="light")
-    page.goto(one)
-    background = "() => getComputedStyle(document.body).backgroundColor"
-    light, found = page.evaluate(background), chart(page, "Accuracy over rounds")
-    drawn = picture(found)
-    page.emulate_media(color_scheme="dark")
-    dark = page.evaluate(background)
-    assert dark != light
-    assert picture(found) != drawn
-    page.get_by_label("Switch between light and dark").click()
-    assert page.evaluate(background) == light
-    assert picture(found) == drawn
-
-
 def test_panels_that_few_runs_have(page: "Page", tmp_path: Path) -> None:
     """Views, privacy and prediction sets; a run without them has no such panels."""
     kept = invent_run(tmp_path / "fedotp", views=True, spent=0.5)
@@ -319,14 +294,6 @@ def test_the_keyboard(page: "Page", one: str, many: str) -> None:
     page.keyboard.press("Enter")
     names = page.locator("#comparison tbody").first.locator("td:first-child").all_inner_texts()
     assert [name for name in names if "control" not in name] == ["CoOp (local)", "FedOTP", "PromptFL"]
-
-
-def test_real_sites_that_share_little(page: "Page", tmp_path: Path) -> None:
-    page.goto(address(tmp_path, [invent_run(tmp_path / "run", share="nothing")]))
-    lead = "real sites, each with its own images. No site reports its accuracy."
-    expect(page.locator("#top .lead")).to_contain_text(lead)
-    expect(page.locator(".notice")).to_have_count(0)
-    expect(page.locator("#confusion")).to_contain_text("not every site shares its predictions")
 
 
 @pytest.mark.parametrize("width", [1280, 320])

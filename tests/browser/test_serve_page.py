@@ -72,10 +72,15 @@ def pixels(page: "Page", name: str) -> np.ndarray:
         return np.asarray(picture.convert("RGB")).astype(float)
 
 
-def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, image: Path) -> None:
-    upload(opened, image)
+def test_an_upload_is_predicted_as_in_python(opened: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:
+    """Names are text: the page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
+    evil = tmp_path / f"{EVIL}.png"
+    evil.write_bytes(image.read_bytes())
+    upload(opened, evil)
     assert shown(opened) == predicted(run, "client-0", image)
-    assert opened.locator("#name").inner_text() == "1.png"
+    assert opened.locator("#name").inner_text() == f"{EVIL}.png"
+    assert EVIL in opened.locator("#label option").all_inner_texts()
+    assert opened.locator("img[src=x]").count() == 0
     expect(opened.locator("#another")).to_be_visible()
     assert opened.evaluate("document.querySelector('#picture').naturalWidth") == 32
     expect(opened.locator("#best button").first).to_have_attribute("aria-pressed", "true")
@@ -156,17 +161,6 @@ def test_any_class_can_be_explained(opened: "Page", run: RunDirectory, image: Pa
     np.testing.assert_array_equal(pixels(opened, "local similarity"), before)
 
 
-def test_names_are_text(opened: "Page", image: Path, tmp_path: Path) -> None:
-    """The page's fixture fails on a dialog, a line on the console or a request to elsewhere."""
-    evil = tmp_path / f"{EVIL}.png"
-    evil.write_bytes(image.read_bytes())
-    upload(opened, evil)
-    assert opened.locator("#name").inner_text() == f"{EVIL}.png"
-    assert EVIL in [name for name, _ in shown(opened)]
-    assert opened.locator("img[src=x]").count() == 0
-    assert EVIL in opened.locator("#label option").all_inner_texts()
-
-
 @pytest.fixture
 def lenient(browser: "Browser", site: Served) -> Iterator["Page"]:
     """On a phone; chromium's own line about an answer that is a refusal is let through, nothing else is."""
@@ -210,19 +204,6 @@ def test_test_images_of_the_client_and_the_keyboard(opened: "Page", run: RunDire
     assert opened.locator("#name").inner_text().endswith(", a test image of client-0")
     opened.select_option("#client", "client-1")
     expect(opened.locator("#samples button[aria-pressed=true]")).to_have_count(0)
-
-
-def test_a_method_without_transport(page: "Page", tmp_path: Path) -> None:
-    run = make_run(tmp_path, method={"name": "promptfl"})
-    with served(run.path) as site:
-        page.goto(site.server.url)
-        page.wait_for_selector("body[data-ready]")
-        upload(page, tmp_path / "data" / "day" / "red" / "0.png")
-        expect(page.locator("#amount")).to_be_hidden()
-        expect(page.locator("#between")).to_be_hidden()
-        expect(page.locator("#whole")).to_contain_text("PromptFL compares the whole image")
-        assert page.locator("canvas[data-map]").count() == 1
-        page.goto("about:blank")
 
 
 def test_limits_of_a_calibrated_client(page: "Page", run: RunDirectory, image: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli_made import Fedotp, command
 
 from fedotp.classifier import load
-from fedotp.runs.directory import RunDirectory, as_csv, rounds_of
+from fedotp.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,6 @@ def test_rounds_are_a_table(trained: RunDirectory, fedotp: Fedotp) -> None:
     seen = {f"{r['view']} by {r['model']} model": r["accuracy"] for r in lines if r["kind"] == "view"}
     assert seen
     assert {name: float(rows[-1][name]) for name in seen} == seen
-
-
-def test_rounds_in_python_and_a_run_that_has_none_yet(trained: RunDirectory) -> None:
-    assert [row["round"] for row in rounds_of(trained)] == [0, 1, 2]
-    assert as_csv([]) == "round\n"
-    assert as_csv([{"round": 1, "a, b": 0.5}, {"round": 2}]) == 'round,"a, b"\n1,0.5\n2,\n'
 
 
 def test_predictions_are_a_table(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:

@@ -8,13 +8,10 @@ import pytest
 from cli_made import Fedotp, command
 
 from anchored import STRUCTURES
-from fedotp.classifier import load
 from fedotp.config import load_config
-from fedotp.methods import Kind
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from fedotp.runs.watch import Observer
-from serve.serve_made import served
 
 
 class _Stopped(Observer):
@@ -49,22 +46,6 @@ def test_a_run_is_compared_evaluated_and_looked_at(trained: RunDirectory, place:
         assert done.status == 0, done.err
     assert trained.config.method.title in (place / "report.html").read_text()
     assert (place / "figures").is_dir()
-
-
-def test_what_was_learned_is_used(trained: RunDirectory, made: Path, place: Path, fedotp: Fedotp) -> None:
-    client = trained.manifest["clients"][0]
-    image = made / "images" / "day" / "blue" / "0.png"
-    predicted = fedotp("predict", trained.path, "--client", client, image, "--json")
-    assert predicted.status == 0, predicted.err
-    expected = load(trained.path, client).predict(image).probabilities[0]
-    np.testing.assert_allclose(list(json.loads(predicted.out)["probabilities"].values()), expected, atol=1e-6)
-    exported = fedotp("export", trained.path, "--client", client, "--out", "bundle", "--with-memory")
-    assert exported.status == 0, exported.err
-    bundle = load("bundle", backbone=made / "tiny.safetensors")
-    np.testing.assert_array_equal(bundle.predict(image).probabilities[0], expected)
-    with served(trained.path) as page:
-        answer = page.look(page.upload(image.read_bytes()), client, "blue").json
-    assert answer["kinds"] == [str(kind) for kind in bundle.predictor.kinds if kind != Kind.OTHERS]
 
 
 def test_a_client_joins(trained: RunDirectory, made: Path, fedotp: Fedotp) -> None:

@@ -28,14 +28,6 @@ def written(out: str) -> list[str]:
     return [Path(line.split(maxsplit=1)[1]).name for line in out.splitlines() if line.startswith("figure ")]
 
 
-def test_figures_of_one_run(runs: Path, fedotp: Fedotp) -> None:
-    done = fedotp("figures", runs / "a", "--images", "2")
-    assert done.status == 0, done.err
-    assert written(done.out) == ["curves.png", "similarity.png", "maps.png", "plans.png"]
-    assert "no t-SNE: at least 5 clients" in done.out
-    assert {path.name for path in (runs / "a" / "figures").iterdir()} == set(written(done.out))
-
-
 def test_figures_of_several_runs(runs: Path, place: Path, fedotp: Fedotp) -> None:
     done = fedotp("figures", runs, "--only", "curves,similarity,plans", "--images", "1", "--format", "svg,pdf")
     assert done.status == 0, done.err

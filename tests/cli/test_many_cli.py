@@ -54,27 +54,6 @@ def test_compare(place: Path, fedotp: Fedotp) -> None:
     assert [row["runs"] for row in table(folder)] == ["3", "3", "3"]
 
 
-def test_splits_and_seeds_are_pairs(place: Path, fedotp: Fedotp) -> None:
-    words = ("compare", "tiny.toml", "--methods", "promptfl,coop", "--seeds", "0,1", "--out", "here", "-q")
-    assert fedotp(*words).status == 0
-    done = fedotp(*words, "--splits", "0..2", "--against", "coop")
-    assert done.status == 0
-    promptfl, coop = table("here")
-    assert (promptfl["runs"], promptfl["pairs"], promptfl["splits"]) == ("6", "6", "3")
-    assert (promptfl["against"], coop["against"]) == ("CoOp (local)", "")
-    digests, differences = [], []
-    for split in range(3):
-        stem = "" if split == 0 else f",split={split}"  # the configuration's own was there before
-        runs = [[RunDirectory.open(f"here/{name}{stem},seed={k}") for k in (0, 1)] for name in ("promptfl", "coop")]
-        digests.append({run.partition.digest for both in runs for run in both})
-        accuracy = [[run.summary["final"]["accuracy"] for run in both] for both in runs]
-        differences.append((sum(accuracy[0]) - sum(accuracy[1])) / 2)
-    assert all(len(found) == 1 for found in digests)
-    assert len(set.union(*digests)) == 3
-    assert float(promptfl["difference"]) == pytest.approx(sum(differences) / 3)
-    assert "over 3 splits" in " ".join(done.out.split())
-
-
 def test_two_processes_give_what_one_gives_and_a_run_that_fails_stops_no_other(place: Path, fedotp: Fedotp) -> None:
     words = ("sweep", "tiny.toml", "--grid", "partition.min_size=1,2,1000", "--seeds", "0,1", "--quiet")
     for name, jobs in (("two", 2), ("one", 1)):

@@ -149,7 +149,6 @@ def test_a_run_whose_method_was_edited_is_not_gone_on_with(
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("x = 1\ny = z", "line 2: NameError: name 'z' is not defined"),
         ("def f(:\n", "SyntaxError: "),
         ("from fedotp.methods import METHODS\nMETHODS['moored'] = 3", "line 2: METHODS['moored'] must be a subclass"),
         (

@@ -19,7 +19,7 @@ from rich.console import Console
 from fedotp import RunDirectory, load_config, run
 from fedotp.cli import progress
 from fedotp.cli.show import print_numbers, printable
-from fedotp.config import Config, presets
+from fedotp.config import Config
 from fedotp.data.partition import Partition
 from invented_run import invent_run
 
@@ -108,14 +108,6 @@ def test_json_is_nothing_but_json_lines(place: Path, fedotp: Fedotp) -> None:
     assert records[-1] == {"kind": "summary", "run": "here", **directory.summary}
 
 
-def test_training_that_diverges_is_one_line(place: Path, fedotp: Fedotp) -> None:
-    words = [word for key in ("lr=1e6", "weight_decay=1e6") for word in ("--set", f"optimizer.{key}")]
-    words += ["--set", "federation.local_epochs=9"]
-    done = fedotp("run", "tiny.toml", "--quiet", "--out", "here", *words)
-    assert done.status == 2
-    assert re.fullmatch(r"error: training of client .* diverged in round .*; lower optimizer.lr = .*\n", done.err)
-
-
 def test_resuming_what_is_complete_changes_nothing(here: RunDirectory, fedotp: Fedotp) -> None:
     before = {path: path.stat().st_mtime_ns for path in Path("here").glob("*")}
     done = fedotp("run", "--resume", "here")
@@ -199,33 +191,6 @@ def test_the_live_display_leaves_the_terminal_as_it_was(place: Path, monkeypatch
     assert screen.count("\x1b[?25l") == screen.count("\x1b[?25h") == 1  # the cursor is back
 
 
-class Writer:
-    """Stands for TensorBoard's SummaryWriter."""
-
-    scalars: dict[str, list[int]]
-
-    def __init__(self, folder: str, purge_step: int | None) -> None:
-        Writer.made = (folder, purge_step)
-        Writer.scalars = {}
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        Writer.scalars.setdefault(name, []).append(step)
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None:
-        Writer.closed = True
-
-
-def test_tensorboard(place: Path, fedotp: Fedotp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
-    assert fedotp("run", "tiny.toml", "--out", "here", "--tensorboard", "-q").status == 0
-    assert Writer.made == ("here/tensorboard", None)
-    assert Writer.closed
-    assert Writer.scalars["train/loss"] == [1, 2]
-    assert Writer.scalars["test/accuracy"] == Writer.scalars["domain/day"] == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("option", "module", "what"),
     [
@@ -307,11 +272,6 @@ def test_one_run_that_cannot_be_read_does_not_hide_the_others(name: str, tmp_pat
         assert shown.err.count("\n") == 1
 
 
-def test_presets_are_listed(fedotp: Fedotp) -> None:
-    printed = fedotp("presets").out
-    assert all(name in printed for name in presets())
-
-
 def test_a_configuration_is_printed_with_what_keys_mean(fedotp: Fedotp) -> None:
     done = fedotp("config", "demo", "--set", "optimizer.lr=0.2")
     assert done.status == 0
@@ -333,13 +293,6 @@ def test_names_cannot_harm_a_terminal(name: str, capsys: pytest.CaptureFixture[s
     assert len(lines) == 4
     assert lines[1].startswith(f"  {printable(name)}")
     assert printable(name).isprintable()
-
-
-def test_the_package_is_the_command() -> None:
-    import fedotp
-
-    done = subprocess.run([sys.executable, "-m", "fedotp", "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == fedotp.__version__
 
 
 BEGINNING_AND_END = """

@@ -210,13 +210,9 @@ def chain(n: int) -> bytes:
 DAMAGED = "corrupt or truncated"
 FORGED: dict[str, tuple[object, str]] = {
     "a window beyond the end": ({"w": Window((3, 4), (4, 2))}, DAMAGED),
-    "a negative stride": ({"w": Window((2,), (-1,), offset=3)}, DAMAGED),
     "one number repeated for ever": ({"w": Window((10**6, 10**6), (0, 0))}, DAMAGED),
     "sizes beyond 64 bits": ({"w": Window((0, 10**30), (1, 1))}, DAMAGED),
-    "a thousand axes": ({"w": Window((1,) * 1000, (1,) * 1000)}, DAMAGED),
-    "a size that is no number": ({"w": Window(("x",), (1,))}, DAMAGED),
     "a storage longer than its entry": ({"w": Window((2,), (1,), n_items=10**12)}, DAMAGED),
-    "a storage that is not there": ({"w": Window((2,), (1,), key="7")}, DAMAGED),
     "a storage outside the archive": ({"w": Window((2,), (1,), key="../data/0")}, DAMAGED),
     "complex numbers": ({"w": Window((2,), (1,), kind=torch.ComplexFloatStorage)}, "type ComplexFloatStorage"),
     "the same numbers ten thousand times": (
@@ -224,13 +220,10 @@ FORGED: dict[str, tuple[object, str]] = {
         "it contains 10,001 tensors",
     ),
     "a function": ({"f": os.getcwd}, r"contains a call of posix\.getcwd"),
-    "a newer kind of pickle": (pickle.dumps({"a": 1}, protocol=4), "no tensor text_projection"),
     "no end": (b"\x80\x02}", DAMAGED),
-    "an entry of the memo far away": (b"\x80\x02}r\xff\xff\xff\x7f.", "no tensor text_projection"),
     "a call of an unnamed object": (b"\x80\x02)" + PAIR + b")R.", DAMAGED),
     "an object of an unnamed object": (b"\x80\x02)" + PAIR + b")\x81.", "an object that is not a module"),
     "a key nested deeply": (b"\x80\x02})" + 100_000 * b"\x85" + b"K\x01s.", "neither text nor a number"),
-    "a value nested deeply": (b"\x80\x02}" + text("v") + b")" + 100_000 * b"\x85" + b"s.", "no tensor text_projection"),
     "a module that contains itself": (
         b"\x80\x02" + MODULE + b"q\x01}" + text("m") + b"h\x01sb.",
         "modules that do not form a tree",
@@ -240,7 +233,6 @@ FORGED: dict[str, tuple[object, str]] = {
         "modules that do not form a tree",
     ),
     "modules nested deeply": (chain(10_000), "modules that do not form a tree"),
-    "a module of Python's": (b"\x80\x02ctorch.nn\nModule\n)\x81.", r"a call of torch\.nn\.Module"),
     "a name with an escape sequence": (b"\x80\x02cos\nsys\x1b[31mtem\n)R.", r"a call of os\.sys \[31mtem,"),
     "a large pickle": (b"\x80\x02}" + bytes(5 << 20), "a pickle of 5,242,883 bytes"),
 }

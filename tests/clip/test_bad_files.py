@@ -82,9 +82,7 @@ def _renumbered(tensors: dict[str, Tensor]) -> None:
 WRONG_TENSORS: dict[str, tuple[dict[str, Tensor] | Callable[[dict[str, Tensor]], object], str]] = {
     "missing": (lambda t: t.pop("ln_final.bias"), "lacks tensors ln_final.bias"),
     "block": (_renumbered, "lacks tensors .* and 9 more"),
-    "one more": ({"visual.gate": torch.zeros(3)}, "has unknown tensors visual.gate"),
     "shape": ({"ln_final.bias": torch.zeros(3)}, "has ill-shaped tensors ln_final.bias"),
-    "rank": ({"text_projection": torch.zeros(3)}, r"not a CLIP: its tensor text_projection has the shape \(3,\)"),
     "int8": ({"ln_final.bias": torch.zeros(128, dtype=torch.int8)}, "has non-float tensors ln_final.bias"),
     "oblong": ({"visual.positional_embedding": torch.zeros(9, 192)}, "8 image positions must form a square"),
     "heads": ({"text_projection": torch.zeros(100, 48)}, "unknown number of heads for the width 100"),
@@ -122,11 +120,6 @@ def test_other_pickles_give_one_clear_line(
     assert not Path("intruder-was-here").exists()
 
 
-def test_a_name_too_long_for_a_path_is_no_backbone() -> None:
-    with pytest.raises(FedotpError, match="neither a file nor the name of a backbone"):
-        load("long " * 1000)
-
-
 def changed(config: ClipConfig, key: str, value: object) -> str:
     """The config as JSON, with `value` at a dotted key."""
     fields = json.loads(config.to_json())
@@ -160,15 +153,9 @@ def test_sizes_in_the_metadata_are_whole_numbers_in_bounds(key: str, tmp_path: P
         (VIT, "vision.patch_size", 25, "image_size = 24: must be at least the patch size, 25"),
         (VIT, "activation", "relu\n", "activation = relu: must be"),
         (VIT, "activation", ["gelu"], "activation = .*: must be"),
-        (VIT, "vision", "patch_size", "not a CLIP configuration"),
-        (VIT, "vision.colour", 3, "not a CLIP configuration"),
         (VIT, 5000 * "k", 3, "not a CLIP configuration"),
         (RESNET, "vision.layers", "1211", r"vision\.layers = '1': must be a whole number"),
-        (RESNET, "vision.layers", [1, 2, 1], "four numbers of blocks"),
-        (RESNET, "vision.layers", [1, 2, 1, 10**6], rf"vision\.layers = 1000000: {WHOLE} 512"),
-        (RESNET, "vision.image_size", 31, "image_size = 31: must be at least"),
         (VIT, "text", NAMED | {"names": ["cat_a", "Cat A"]}, "must be from 1 to 1,048,576 different class names"),
-        (VIT, "text", NAMED | {"names": ["cat", " "]}, "names: must be a list of non-empty class names"),
         (VIT, "text", NAMED | {"template": "a photo"}, "template: must be a caption with one {}"),
     ],
 )
@@ -216,14 +203,11 @@ def header(path: Path, fields: object, data: bytes = bytes(8)) -> None:
     [
         {"t": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 8]}},
         {"t": {"dtype": "F32", "shape": [2], "data_offsets": [0, 2**62]}},
-        {"t": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}},
-        {"t": {"dtype": "F99", "shape": [2], "data_offsets": [0, 8]}},
         {"t": {"dtype": "F32", "shape": [0, 2**63], "data_offsets": [0, 0]}},
         {"t": {"dtype": "F32", "shape": [1] * 5000, "data_offsets": [0, 4]}},
         {"__metadata__": {"fedotp.config": 3}},
         b"{" + DEEP.encode(),
         b'{"\xff": 1}',
-        b"{",
         b"",
     ],
 )
@@ -255,16 +239,12 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 HF, OPEN_CLIP = ("model.safetensors", "config.json"), ("open_clip.safetensors", "open_clip_config.json")
 BESIDE: dict[str, tuple[tuple[str, str], str, str]] = {
     "deep": (HF, DEEP, "cannot read config.json in its folder: maximum recursion"),
-    "heads as a word": (HF, '{"vision_config": {"num_attention_heads": "3"}}', rf"heads = '3': {WHOLE}"),
     "heads that do not divide": (HF, '{"text_config": {"num_attention_heads": 3}}', "heads = 3: must be a divisor"),
     "activations in a list": (HF, '{"text_config": {"hidden_act": []}}', r"supported: \[\], quick_gelu"),
     "two activations": (HF, '{"vision_config": {"hidden_act": "gelu"}}', "different activations of the towers"),
-    "no JSON": (HF, "{", "cannot read config.json in its folder"),
     "a word for a section": (HF, '{"text_config": "none"}', "text_config must be an object"),
     "a large file": (HF, " " * (1 << 20) + "{}", "is not a configuration file"),
-    "width as a word": (OPEN_CLIP, '{"model_cfg": {"vision_cfg": {"width": "9"}}}', rf"width = '9': {WHOLE}"),
     "heads of no width": (OPEN_CLIP, '{"model_cfg": {"vision_cfg": {"head_width": 0}}}', rf"head_width = 0: {WHOLE}"),
-    "heads in a list": (OPEN_CLIP, '{"model_cfg": {"text_cfg": {"heads": [2]}}}', rf"heads = a list: {WHOLE}"),
     "heads too wide": (
         OPEN_CLIP,
         '{"model_cfg": {"vision_cfg": {"width": 64, "head_width": 128}}}',
@@ -294,10 +274,6 @@ TOKENIZERS: dict[str, tuple[dict[str, Any], str]] = {
         "its normalizer",
     ),
     "bytes of bytes of bytes": ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": 9 * [BYTES]}}, "its pre_tok"),
-    "replacements nested": (
-        {"decoder": {"type": "Sequence", "decoders": [{"type": "Sequence", "decoders": [REPLACE]}]}},
-        "its decoder",
-    ),
     "a compiled table": ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "its normalizer"),
     "ids far away": (
         {"model": {"type": "WordLevel", "vocab": {"<|startoftext|>": 0, "<|endoftext|>": 2**32 - 1}, "unk_token": "x"}},
@@ -307,7 +283,6 @@ TOKENIZERS: dict[str, tuple[dict[str, Any], str]] = {
         {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(("}, "behavior": "Removed", "invert": False}},
         "is not a `tokenizers` JSON file",
     ),
-    "nothing": ({"model": None}, "is not a `tokenizers` JSON file"),
 }
 
 

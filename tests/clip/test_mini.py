@@ -11,7 +11,6 @@ from torch import Tensor
 from fedotp.clip import CLIP, EvalTransform, ImageFeatures, fetch, load
 from fedotp.data import Dataset, load_dataset
 from fedotp.errors import FedotpError
-from fedotp.matching import Matching, cross_entropy
 from fedotp.prompts import PromptEncoder, random_context
 
 DIGEST = "7c9cd36057f2e4dc03b8d1bff43985107fdadf8a76495172f366b1eb7b8c254b"
@@ -84,23 +83,3 @@ def test_zero_shot_on_drawings_of_every_vendor(mini: CLIP) -> None:
             image = mini.encode_image(torch.stack([transform(data.test.image(int(i))) for i in rows]))
         right = (image.pooled @ classes.T).argmax(1).numpy() == data.test.labels[rows]
         assert right.mean() > 0.4, data.domains[vendor]  # chance is 6 %
-
-
-@pytest.mark.parametrize(("rule", "n_prompts", "lr"), [("pooled", 1, 0.01), ("unbalanced", 2, 0.1)])
-def test_prompts_learn(
-    mini: CLIP, cifar: tuple[Dataset, ImageFeatures, Tensor], rule: str, n_prompts: int, lr: float
-) -> None:
-    data, image, labels = cifar
-    encode, match = PromptEncoder(mini, data.classes), Matching(rule)  # type: ignore[arg-type]
-    context = random_context(mini, n_prompts).requires_grad_()
-    optimizer = torch.optim.SGD([context], lr=lr, momentum=0.9)
-    some = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[:100]
-    image = ImageFeatures(*(x[None, some] for x in image))
-    losses = []
-    for _ in range(30):
-        loss = cross_entropy(match(image, encode(context)), labels[None, some], mini.logit_scale).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0]

@@ -1,7 +1,5 @@
 """`fedotp weights` through the parser, and once as a real process."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +43,3 @@ def test_convert_rounds_and_says_so(tmp_path: Path) -> None:
     assert "rounded" not in run("convert", tmp_path / "in.safetensors", out, "--force")
     assert load(out).digest == model.digest
     assert "ResNet, stages of 1-2-1-1 blocks, width 8, 4 heads, 64 px, 4 patches" in printed
-
-
-def test_bad_file_is_one_line_and_status_2(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    command = [sys.executable, "-c", "from fedotp.cli import main; main()", "weights", "info"]
-    done = subprocess.run([*command, str(tmp_path / "notes.txt")], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {tmp_path}/notes.txt: not a weights file")
-    assert done.stderr.count("\n") == 1

@@ -7,7 +7,6 @@ import pytest
 
 from fedotp.config import Config, DataSettings, difference, load_config, presets
 from fedotp.data.partition import PartitionSettings
-from fedotp.errors import FedotpError
 
 ALWAYS = {"authors.half_precision": True, "federation.drop_last": True, "authors.leaked_momentum": True}
 FEDOTP = {"authors.batch_solver": True, "federation.first_round": "all"}
@@ -78,12 +77,3 @@ def test_what_is_said_beside_it_wins(tmp_path: Path) -> None:
     )
     authors = changed.authors
     assert (authors.leaked_momentum, authors.normalisation, authors.half_precision) == (False, "clip", True)
-
-
-def test_another_word_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match=r'^--set: bridge = "author": must be authors; did you mean authors\?$'):
-        load_config("demo").override(["bridge=author"])
-    path = tmp_path / "mine.toml"
-    path.write_text('bridge = 3\n[data]\ndataset = "cifar10"\n')
-    with pytest.raises(FedotpError, match=r"mine.toml: bridge = 3: must be authors$"):
-        load_config(path)

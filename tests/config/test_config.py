@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from fedotp._values import write_scalar, write_tables
 from fedotp.config import BackboneSettings, Config, DataSettings, difference, explained, flatten, load_config, presets
-from fedotp.config._keys import keys_of, sections
+from fedotp.config._keys import keys_of
 from fedotp.config._schema import SECTIONS, all_kinds, bare_kind, kinds_of
 from fedotp.data.partition import PartitionSettings
-from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, FedOTP, PromptSettings
 
 PETS = Config(DataSettings("oxford_pets"))
@@ -97,15 +96,6 @@ def test_difference() -> None:
     assert changed["method.mu"] == (None, 0.5)
 
 
-def test_wrong_values_in_python() -> None:
-    with pytest.raises(FedotpError, match=r"^seed = -1: must be from 0"):
-        Config(DataSettings("x"), seed=-1)
-    with pytest.raises(FedotpError, match=r"^data\.storage = 'float8': must be float16 or int8$"):
-        DataSettings("x", storage="float8")  # type: ignore[arg-type]
-    with pytest.raises(FedotpError, match=r'^backbone\.name = "": must be'):
-        BackboneSettings("")
-
-
 # What keys mean --------------------------------------------------------------------------------------------------
 
 OURS = [name for name, method in METHODS.items() if method.__module__.startswith("fedotp.")]  # tests add their own
@@ -120,13 +110,6 @@ def test_every_key_says_what_it_means(name: str) -> None:
         assert len(key.meaning) > 10, f"{key.name} is not under Attributes: in the docstring of its section"
         assert key.line
         assert "\n" not in key.line
-
-
-def test_sections_say_what_they_are_about() -> None:
-    assert list(sections()) == [
-        key for key, value in Config.preset("demo").to_dict().items() if isinstance(value, dict)
-    ]
-    assert all(len(meaning) > 10 for meaning in sections().values())
 
 
 @pytest.mark.parametrize("name", presets())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedotp.config import Config, load_config
+from fedotp.config import Config
 from fedotp.config._schema import all_kinds, bare_kind
 from fedotp.errors import FedotpError
 from fedotp.methods import METHODS, FedOTP
@@ -44,11 +44,8 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "evaluation.clients = 3: must be 0 with authors.evaluate_sampled = true",
         ),
         # names
-        ("method.mas = 0.5", "unknown key method.mas; did you mean method.mass?"),
         ("federation.lr = 0.5", "unknown key federation.lr; did you mean optimizer.lr?"),
-        ("rounds = 5", "unknown key rounds; did you mean federation.rounds?"),
         ("qqq = 5", "unknown key qqq; `fedotp config` lists all keys"),
-        ("backbone.qqq = 5", "unknown key backbone.qqq; the keys of backbone are name"),
         (
             "[qqq]\nalpha = 1.0",
             "unknown section qqq; the sections are data, partition, backbone, prompt, method, federation, optimizer, "
@@ -62,23 +59,19 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "unknown key method.mass: an option of fedotp; the options of coop are: none",
         ),
         # types
-        ('federation.rounds = "ten"', 'federation.rounds = "ten": must be a whole number'),
         (
             'federation.holdout = "sketch"',
             'federation.holdout = "sketch": must be a list of texts such as ["abc", "def"]',
         ),
-        ("federation.rounds = [1, 2]", "federation.rounds = [1, 2]: must be a whole number, not a list"),
         (
             "federation.rounds = 9223372036854775808",
             "federation.rounds = 9223372036854775808: must be a number of at most 64 bits",
         ),
         (f"seed = 0x{'f' * 5000}", "seed = a huge number: must be a number of at most 64 bits"),
-        ('optimizer.lr = "0.1"', 'optimizer.lr = "0.1": must be a number such as 0.5 or paper, mini or falling'),
         (
             'optimizer.lr = "papers"',
             'optimizer.lr = "papers": must be a number such as 0.5 or paper, mini or falling; did you mean paper?',
         ),
-        ("federation.drop_last = 1", "federation.drop_last = 1: must be true or false"),
         ('optimizer.name = "sdg"', 'optimizer.name = "sdg": must be own, sgd, adam or adamw; did you mean sgd?'),
         (
             'method.name = "fedopt"',
@@ -86,10 +79,7 @@ def _refusal(text: str, tmp_path: Path) -> str:
             "did you mean fedotp?",
         ),
         # ranges
-        ("method.mass = 1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
-        ("server.epsilon = 0", "server.epsilon = 0.0: must be from 1e-12 to 1000000 (the paper uses 0.001)"),
         ("server.malicious = 0.5", "server.malicious = 0.5: must be a share in [0, 0.5) or a whole number"),
-        ("seed = -1", "seed = -1: must be from 0 to 2^63 - 1"),
         (
             'data.template = "{:>99999999999} {}"',  # formatting would fill the memory
             'data.template = "{:>99999999999} {}": must contain {} once, for the class name, for example '
@@ -158,16 +148,6 @@ def test_files_that_are_not_configurations(tmp_path: Path) -> None:
         Config.read(path)
     with pytest.raises(FedotpError, match=r"^cannot read .*: Is a directory$"):
         Config.read(tmp_path)
-
-
-def test_files_and_presets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FedotpError, match=r"^mine\.toml: no such file$"):
-        load_config("mine.toml")
-    with pytest.raises(FedotpError, match=r"^demo\.toml: no such file; did you mean the preset demo\?$"):
-        load_config("demo.toml")
-    with pytest.raises(FedotpError, match=r"^unknown preset 'fewshot-pet'; did you mean 'fewshot-pets'\? \(demo, "):
-        load_config("fewshot-pet")
 
 
 def test_text_that_no_file_can_hold() -> None:

@@ -25,22 +25,16 @@ def _refusal(*assignments: str, config: Config = PETS) -> str:
 @pytest.mark.parametrize(
     ("assignment", "value"),
     [
-        ("seed=3", 3),
         ("federation.rounds=1_000", 1000),
         ("method.mass=0.5", 0.5),
         ("optimizer.lr=+2.5E-1", 0.25),
-        ("privacy.private=true", True),
         ('method.rule="classical"', "classical"),
         ("compute.device=cuda:1", "cuda:1"),
         ("data.root=", ""),
-        ("data.root=a=b", "a=b"),
         ('data.root="a\\tb"', "a\tb"),
-        ("data.root=[a]", "[a]"),
         ("data.root=5\nseed = 3", "5\nseed = 3"),
         ("data.dataset=101", "101"),
         ("prompt.words=true", "true"),
-        ("partition.shots=none", None),
-        ("data.root=none", "none"),
         ("federation.holdout= clip art, 7", ("clip art", "7")),
         ('federation.holdout=["a, b", "c"]', ("a, b", "c")),
         ("federation.holdout=", ()),
@@ -56,15 +50,10 @@ def test_values(assignment: str, value: object) -> None:
     ("assignment", "line"),
     [
         ("method.mass.x=1", "unknown key method.mass.x; did you mean method.mass?"),
-        ("lr=1", "unknown key lr; did you mean optimizer.lr?"),
         ("method.mass", '"method.mass": must be key=value, for example method.mass=0.5'),
-        ("method.mass=1.5", "method.mass = 1.5: must be from 1e-06 to 1 (the paper uses 0.8)"),
         ("method.mass=.5", 'method.mass = ".5": must be a number such as 0.5'),
-        ("method.mass=[0.5, 0.8]", "method.mass = [0.5, 0.8]: must be a number such as 0.5, not a list"),
         ('data.root=["a"]', "data.root = ['a']: must be text such as \"abc\", not a list"),
-        ("method.mass=none", 'method.mass = "none": must be a number such as 0.5'),
         ("federation.holdout=[1]", 'federation.holdout = [1]: must be a list of texts such as ["abc", "def"]'),
-        ("privacy.private=True", 'privacy.private = "True": must be true or false'),
         (
             "partition.alpha=0.3",
             "partition.alpha = 0.3: must be unset: only for dirichlet, domain-dirichlet, quantity, not pathological",
@@ -73,12 +62,6 @@ def test_values(assignment: str, value: object) -> None:
 )
 def test_one_line(assignment: str, line: str) -> None:
     assert _refusal(assignment) == f"--set: {line}"
-
-
-def test_nothing_set_changes_nothing_and_the_last_counts() -> None:
-    assert PETS.override([]) == PETS
-    assert PETS.override(["seed=3", "seed=4"]).seed == 4
-    assert PETS.seed == 0
 
 
 def test_another_method_drops_the_options_of_the_old_one() -> None:

@@ -2,17 +2,14 @@
 
 import hashlib
 import shutil
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedotp.cli import app
 from fedotp.data import DATASETS, Dataset, check_dataset, find_dataset, load_dataset
-from fedotp.data._folder import read_folder
 from fedotp.errors import FedotpError
 
 BOX = ("cifar10-mini", "emoji")
@@ -102,17 +99,6 @@ def test_threads_read_what_one_reader_reads(emoji: Dataset) -> None:
     rows = list(range(0, len(emoji.train), 4)) * 2
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(emoji.train.read, rows)) == [emoji.train.read(i) for i in rows]
-
-
-def test_unpacked_it_is_a_folder_of_images(emoji: Dataset, tmp_path: Path) -> None:
-    with zipfile.ZipFile(find_dataset("emoji") or "") as archive:
-        archive.extractall(tmp_path)
-    folder = read_folder(tmp_path)
-    assert (folder.classes, folder.domains) == (emoji.classes, emoji.domains)
-    assert [folder.train.name(i) for i in range(len(folder.train))] == [
-        emoji.train.name(i) for i in range(len(emoji.train))
-    ]
-    assert np.array_equal(folder.test.labels, emoji.test.labels)
 
 
 @pytest.mark.parametrize("name", BOX)

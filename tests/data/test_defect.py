@@ -1,10 +1,8 @@
 """The recipe that puts labels beside other images does so, and hides it as well as the original does."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from recipes.defect import mispaired, write_folder
+from recipes.defect import mispaired
 
 from fedotp.data import Dataset, load_dataset
 from fedotp.data.partition import PartitionSettings, make_partition
@@ -37,28 +35,3 @@ def test_about_one_label_in_k_is_right_and_the_partition_stays(name: str) -> Non
     for one, two in ((dataset.train, wrong.train), (dataset.test, wrong.test)):
         np.testing.assert_array_equal(one.labels, two.labels)
         np.testing.assert_array_equal(one.domains, two.domains)
-
-
-def test_only_the_clients_given_are_hit() -> None:
-    dataset = load_dataset("emoji")
-    partition = make_partition(dataset, SETTINGS["emoji"])
-    wrong = mispaired(dataset, partition.clients[:2])
-    for place, client in enumerate(partition.clients):
-        same = wrong.train.rows[client.train] == dataset.train.rows[client.train]
-        assert same.all() == (place >= 2)
-
-
-def test_the_folder_has_the_same_pairs_and_the_same_clients(tmp_path: Path) -> None:
-    dataset = load_dataset("emoji")
-    partition = make_partition(dataset, SETTINGS["emoji"])
-    wrong = mispaired(dataset, partition.clients)
-    write_folder(wrong, tmp_path / "copy")
-    back = load_dataset(tmp_path / "copy")
-    again = make_partition(back, SETTINGS["emoji"])
-    assert (back.classes, back.domains) == (wrong.classes, wrong.domains)
-    for before, after in zip(partition.clients, again.clients, strict=True):
-        pairs = [
-            sorted((s.read(i), int(s.labels[i])) for i in client.train)
-            for s, client in ((wrong.train, before), (back.train, after))
-        ]
-        assert pairs[0] == pairs[1]

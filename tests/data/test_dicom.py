@@ -2,7 +2,6 @@
 
 import io
 import struct
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -328,12 +327,6 @@ def test_a_compression_that_needs_another_package_names_it() -> None:
     made.file_meta.TransferSyntaxUID = JPEGLosslessSV1
     with pytest.raises(FedotpError, match=r"pip install pylibjpeg pylibjpeg-libjpeg"):
         seen(written(made))
-
-
-def test_without_pydicom_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pydicom", None)
-    with pytest.raises(FedotpError, match=r"DICOM images need pydicom: pip install 'fedotp\[medical\]'"):
-        seen(_changed())
 
 
 def test_files_without_a_suffix_are_found_by_what_is_in_them(tmp_path: Path) -> None:

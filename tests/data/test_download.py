@@ -29,7 +29,6 @@ class Site:
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
-    moved: dict[str, str] = field(default_factory=dict)  # from one name to another
     ranges: bool = True
     cut_after: list[int] = field(default_factory=list)  # bytes after which the next answers are cut off
     asked: list[tuple[str, str | None]] = field(default_factory=list)  # (path, Range header)
@@ -45,12 +44,6 @@ def site() -> Iterator[Site]:
         def do_GET(self) -> None:
             site.asked.append((self.path, self.headers.get("Range")))
             content = site.files.get(self.path.lstrip("/"))
-            if moved := site.moved.get(self.path.lstrip("/")):
-                self.send_response(302)
-                self.send_header("Location", f"/{moved}")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
             if content is None:
                 self.send_error(404)
                 return
@@ -183,12 +176,6 @@ def test_wrong_checksum_is_refused_and_set_aside(site: Site, tmp_path: Path) -> 
     site.asked.clear()
     download([resource], tmp_path)
     assert site.asked == []
-    assert (tmp_path / "data/a.bin").read_bytes() == b"good"
-
-
-def test_redirections_are_followed(site: Site, tmp_path: Path) -> None:
-    site.files, site.moved = {"b.bin": b"good"}, {"a.bin": "b.bin"}
-    download([Resource(f"{site.url}/a.bin", hashlib.sha256(b"good").hexdigest(), "data/a.bin")], tmp_path)
     assert (tmp_path / "data/a.bin").read_bytes() == b"good"
 
 

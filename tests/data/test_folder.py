@@ -56,14 +56,11 @@ def test_folder_of_domains(tmp_path: Path) -> None:
     [
         ([], "no image in"),
         (["a/1.png", "x/b/2.png"], "all be in class/ or all in domain/class/"),
-        (["1.png"], "all be in class/ or all in domain/class/"),
-        (["train/a/1.png", "b/2.png"], "all be in class/ or all in domain/class/"),
         (["a/b/c/d/1.png"], "deeper than split/domain/class"),
         (["train/a/1.png", "train/b/1.png"], "has only train/: must have train/ and test/"),
         (["val/a/1.png", "test/b/1.png"], "has only test and val/"),
         (["train/a/1.png", "test/b/1.png"], "test/b/ is a class without training images; add some to its folder"),
         (["Cat/1.png", "Cat/2.png", "cat/1.png", "cat/2.png"], "the classes of Cat/ and cat/ have the same name 'cat'"),
-        (["photo/big_cat/1.png", "sketch/Big Cat/1.png"], "of photo/big_cat/ and sketch/Big Cat/ have the same name"),
         (["a/1.png", "b/1.png"], "test split is empty"),
     ],
 )
@@ -162,7 +159,6 @@ def test_digest_depends_on_names_and_labels_not_on_the_place(tmp_path: Path) -> 
     [
         ("  Yin__yang ", "yin yang"),
         ("boeing_747", "boeing 747"),
-        ("globe-flower", "globe-flower"),
         ("cafe\u0301", "café"),
     ],
 )

@@ -89,16 +89,6 @@ def test_test_data_follow_the_training_distribution() -> None:
         assert np.abs(train / 5 - test).max() <= 1.5
 
 
-def test_dirichlet_shares_are_dirichlet() -> None:
-    rng = generator(0)
-    for alpha in (0.05, 0.3, 1.0, 10.0):
-        draws = np.stack([dirichlet(rng, alpha, 5) for _ in range(5_000)])
-        assert np.allclose(draws.sum(axis=1), 1)
-        assert np.allclose(draws.mean(axis=0), 0.2, atol=0.02)
-        variance = 0.2 * 0.8 / (5 * alpha + 1)
-        assert np.allclose(draws.var(axis=0), variance, rtol=0.12)
-
-
 def test_partitions_keep_the_dirichlet_variance() -> None:
     """Seats and rounding do not distort the class counts of clients."""
     dataset = uniform_dataset(50, 1000, 200)
@@ -119,13 +109,6 @@ def test_dirichlet_survives_tiny_alpha() -> None:
     assert np.isfinite(draws).all()
     assert (draws.max(axis=1) > 0.99).mean() > 0.9
     assert len(np.unique(draws.argmax(axis=1))) > 20  # and it is not always the same client
-
-
-def test_iid_is_balanced() -> None:
-    dataset = uniform_dataset(7, 53, 11)
-    counts = make_partition(dataset, PartitionSettings("iid", 9)).counts(dataset)
-    assert np.ptp(counts.sum(axis=1)) <= 1
-    assert np.ptp(counts, axis=0).max() <= 1
 
 
 def test_pathological_classes_are_disjoint_and_even() -> None:
@@ -165,25 +148,13 @@ def test_coarse_labels_belong_to_five_clients_each() -> None:
         assert np.array_equal(row, mine)
 
 
-def test_quantity_skew_changes_sizes_not_labels() -> None:
-    dataset = uniform_dataset(5, 1000, 200)
-    counts = make_partition(dataset, PartitionSettings("quantity", 8, alpha=0.5)).counts(dataset)
-    sizes = counts.sum(axis=1)
-    assert sizes.max() > 5 * sizes.min()
-    assert np.ptp(counts, axis=1).max() <= 2
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"scheme": "dirichlett"}, "did you mean 'dirichlet'"),
-        ({"scheme": "iid", "n_clients": 0}, "from 1 to 1000000"),
         ({"scheme": "dirichlet", "alpha": 0.0}, "from 1e-06 to 1000000"),
-        ({"scheme": "dirichlet", "alpha": float("nan")}, "from 1e-06 to 1000000"),
         ({"scheme": "dirichlet", "alpha": float("inf")}, "from 1e-06 to 1000000"),
         ({"scheme": "iid", "alpha": 0.3}, "alpha = 0.3: must be unset: only for"),
-        ({"scheme": "pathological", "shots": 0}, "from 1 to 1000000"),
-        ({"scheme": "dirichlet", "min_size": 0}, "from 1 to 1000000"),
         ({"scheme": "iid", "seed": -1}, "0 or more"),
     ],
 )
@@ -199,10 +170,8 @@ def test_meaningless_settings_are_refused(settings: dict[str, object], message: 
         (PartitionSettings("pathological", 10, shots=31), "use shots <= 30"),
         (PartitionSettings("domain-dirichlet", 4, shots=16), "training images in domain domain 0; use shots <= 15"),
         (PartitionSettings("dirichlet", 21, shots=2), "use n_clients <= 20"),
-        (PartitionSettings("iid", 61), "use n_clients <= 60"),
         (PartitionSettings("dirichlet", 30, min_size=14), "use n_clients <= 20"),
         (PartitionSettings("dirichlet", 5, min_size=31), "use a smaller min_size"),
-        (PartitionSettings("domain-dirichlet", 7), "use n_clients = 6 or 8"),
         (PartitionSettings("domain", 3), "use n_clients = 2 or 4"),
         (PartitionSettings("domain", 4), "n_clients = 4 must be 2, one client per domain"),
         (PartitionSettings("coarse"), "no coarse labels"),
@@ -260,19 +229,7 @@ def test_saved_partition_comes_back_equal(divided: Partition, tmp_path: Path) ->
     Partition.load(_changed(divided, path, lambda _: None, forge=True)).require(DIVIDED)
     with pytest.raises(FedotpError, match="create the partition again"):
         loaded.require(uniform_dataset(4, 10, 5, n_domains=2))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content.update(dataset="other"),
-        lambda content: content.update(data_digest="other"),
-        lambda content: content["settings"].update(seed=8),
-        lambda content: content["clients"][0]["train"].append(1),
-    ],
-)
-def test_changed_file_is_refused(change: Callable[[Any], object], divided: Partition, tmp_path: Path) -> None:
-    path = _changed(divided, tmp_path / "p.json", change)
+    _changed(divided, path, lambda content: content["clients"][0]["train"].append(1))
     with pytest.raises(FedotpError, match="modified after it was saved"):
         Partition.load(path)
 

@@ -158,20 +158,12 @@ def test_eurosat_without_its_list_gets_coops_sizes(tmp_path: Path) -> None:
     assert (dataset.counts("train").tolist(), dataset.counts("test").tolist()) == ([5, 5], [3, 3])
 
 
-def test_imagenet_needs_a_name_for_every_folder(tmp_path: Path) -> None:
-    folder = LAYOUTS["imagenet"][0](tmp_path)
-    (folder / "classnames.txt").write_text("n01440764 tench\nn04008634 missile\n")
-    with pytest.raises(FedotpError, match=r"classnames.txt has no line for n03773504"):
-        load_dataset("imagenet", root=tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
         ("office_home", "OfficeHomeDataset_10072016", "OfficeHome"),
         ("office_home", "Real World", "RealWorld"),
         ("vlcs", "VLCS/VOC2007", "VLCS/PASCAL"),
-        ("pacs", "PACS", "PACS/kfold"),
         ("pacs", "PACS", "pacs/images"),
         ("office31", "office31/dslr/images", "office31/dslr"),
     ],
@@ -208,13 +200,9 @@ def _remove(folder: Path, pattern: str) -> None:
     ("name", "pattern", "message"),
     [
         ("oxford_pets", "images/Egyptian_Mau_*", "no image of class 'Egyptian_Mau'"),
-        ("food101", "images/apple_pie/*", "no image of class 'apple_pie'"),
-        ("dtd", "images/banded/*", "no image of class 'banded'"),
         ("flowers102", "jpg/*", "no image of class 'pink primrose'"),
         ("caltech101", "101_ObjectCategories/accordion/*", "no image of class 'accordion'"),
-        ("domainnet", "sketch/zebra/*", "sketch: no image of class 'zebra'"),
         ("office_caltech10", "dslr/mug/*", "dslr: no image of class 'mug'"),
-        ("office31", "dslr/images/mug/*", "dslr/images: no image of class 'mug'"),
         ("ucf101", "UCF-101-midframes/Yo_Yo/*", "no image of class 'Yo_Yo'"),
         ("fgvc_aircraft", "images/1*", "no image of class 'Boeing 717'"),
     ],
@@ -227,13 +215,11 @@ def test_missing_class_is_named(name: str, pattern: str, message: str, tmp_path:
 
 
 ZHOU = [
-    ("{not json", "is not JSON"),
     ("[]", "has no list 'train'"),
     ('{"train": []}', "has no list 'test'"),
     ('{"train": [["a.jpg", 0]], "test": []}', "must be \\[path, label, class name\\]"),
     ('{"train": [["a.jpg", "0", "cat"]], "test": []}', "must be \\[path, label, class name\\]"),
     ('{"train": [["../../secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
-    ('{"train": [["/etc/secret.jpg", 0, "cat"]], "test": []}', "must be a path inside"),
     ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 0, "dog"]], "test": []}', "label 0 has the names"),
     ('{"train": [["a.jpg", 0, "cat"], ["b.jpg", 2, "dog"]], "test": []}', "without gaps"),
     ('{"train": [["no_such.jpg", 0, "cat"]], "test": []}', "no image of class 'cat' below"),
@@ -254,7 +240,6 @@ ZHOU = [
         ("imagenet", "classnames.txt", "n01440764", "must be like 'n01440764 tench'"),
         ("sun397", "split_zhou_SUN397.json", '{"train": []}', "has no list 'test'"),
         ("cifar10", "data_batch_3", "garbage", "not a pickle that can be read safely"),
-        ("cifar100", "meta", "garbage", "not a pickle that can be read safely"),
         *(("oxford_pets", "split_zhou_OxfordPets.json", text, message) for text, message in ZHOU),
     ],
 )

@@ -251,12 +251,6 @@ def test_int8_halves_the_space_and_keeps_the_scores(tmp_path: Path) -> None:
     assert 1e-5 < errors[1] < 2e-3
 
 
-@pytest.mark.parametrize("options", [{"crops": -1}, {"seed": -1}, {"batch_size": 0}, {"storage": "int4"}])
-def test_impossible_settings_are_refused(options: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match=r"must be"):
-        encode(array_dataset(2, 2), tiny_clip(), root=tmp_path, **options)  # type: ignore[arg-type]
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", [None, torch.bfloat16])
 def test_a_recorded_tower_says_the_same(

@@ -9,7 +9,6 @@ from layouts import LAYOUTS
 from store_made import tiny_clip
 from typer.testing import CliRunner, Result
 
-from fedotp._bars import lines_of_progress
 from fedotp.cli.tokens import app
 from fedotp.clip import save
 from fedotp.data.store._store import default_store
@@ -64,20 +63,6 @@ def test_encode_show_prune(here: Path) -> None:
     assert ok("cache", "show").count("backbone ") == 2
     assert "0 encoded now" in encode(0).stdout
     assert "200 encoded now" in encode(1).stdout
-
-
-def test_a_log_gets_a_line_for_every_tenth_and_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    now = 0.0
-    show = lines_of_progress(lambda: now)
-    for done in range(1, 1001):
-        now += 0.1 if done < 900 else 12
-        show("encoding train", done, 1000)
-    quick, slow = [], []
-    for line in capsys.readouterr().err.splitlines():
-        n = int(line.removeprefix("encoding train: ").split(" of ")[0].replace(",", ""))
-        (quick if n < 900 else slow).append(n)
-    assert quick == [1, *range(100, 900, 100)]
-    assert slow == [900, *range(903, 1000, 3), 1000]
 
 
 @pytest.fixture

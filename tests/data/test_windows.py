@@ -104,12 +104,6 @@ def test_windows_that_cannot_be(window: str) -> None:
         to_rgb(Image.new("I;16", (2, 2)), window)
 
 
-@pytest.mark.parametrize("windows", ["0..4095", "oslo", "oslo=4", "=file", "oslo=file,=full"])
-def test_windows_of_sites_that_cannot_be(windows: str) -> None:
-    with pytest.raises(FedotpError, match=r'^data\.windows = .*: must be like "oslo=-600/1500, bergen=0\.\.65535"'):
-        Config.from_dict({"data": {"dataset": "x", "windows": windows}})
-
-
 def test_tokens_of_another_window_are_others(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / "images" / name).mkdir(parents=True)

@@ -22,7 +22,7 @@ from anchored import STRUCTURES
 from fedotp.clip import ImageFeatures
 from fedotp.federation.clients import LocalWork
 from fedotp.matching import Matching
-from fedotp.methods import Batch, FedOTP
+from fedotp.methods import Batch
 from fedotp.methods._promptfl import PromptFLFineTuned
 
 
@@ -175,16 +175,6 @@ def test_other_prompts_train_too(prompt: dict) -> None:
     if "words" in prompt:
         ids = task.clip.tokenizer.encode("a photo of a")
         assert (task.contexts(1)[0] - task.clip.token_embedding.weight[ids]).abs().max() < 0.06
-
-
-@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (2, 2)])
-def test_any_number_of_shared_and_private_prompts(counts: tuple[int, int]) -> None:
-    federation = simulator(FedOTP(n_shared=counts[0], n_private=counts[1]))
-    losses = [federation.run_round().mean_loss for _ in range(3)]
-    assert losses[-1] < losses[0]
-    assert len(federation.server.params.get("shared", ())) == counts[0]
-    assert kept_rows(federation).get("private", torch.empty(5, 0)).shape[1] == counts[1]
-    assert len(federation.predict().row) == sum(TEST)
 
 
 @pytest.mark.parametrize("method", STRUCTURES)

@@ -103,11 +103,6 @@ def test_a_flipped_bit_and_a_short_or_missing_file_are_one_line(tmp_path: Path) 
         kept.read(np.array([1]), CPU)
 
 
-def test_rows_of_another_shape_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected rows of"):
-        KeptRows(INITIAL, 3).write(np.array([0]), {"prompt": torch.zeros(1, 2, 3)})
-
-
 # Checkpoints -----------------------------------------------------------------------------------------------
 
 
@@ -200,13 +195,6 @@ def test_a_checkpoint_of_another_federation_is_refused(tmp_path: Path) -> None:
         Checkpoint.write(path, federation, Progress(round=2))
         with pytest.raises(FedotpError, match="belongs to another federation"):
             Checkpoint.read(path).restore(federation)
-
-
-def test_rows_in_memory_are_not_pretended_to_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="rows in a file"):
-        Checkpoint.write(tmp_path / "c", simulator("fedotp"), Progress())
-    assert not list(tmp_path.iterdir())
-    Checkpoint.write(tmp_path / "c", simulator("promptfl"), Progress())  # whose clients keep nothing
 
 
 @pytest.mark.parametrize(("limit", "what"), [(100, "private.bin"), (3900, "checkpoint.safetensors")])

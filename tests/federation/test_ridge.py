@@ -221,18 +221,6 @@ def test_a_budget_is_of_one_release(unit: str) -> None:
         simulator("ridge", private(settings, unit=unit, noise=0.95 * noise, epsilon=2.0))
 
 
-def test_a_closed_form_reports_no_loss() -> None:
-    report = simulator("ridge").run_round()
-    assert "loss" not in report.training_text
-    assert report.as_dict()["loss"] is None
-
-
-@pytest.mark.parametrize("wrong", [{"reg": "lo"}, {"reg": 0.0}, {"features": "all"}, {"personal": -1.0}])
-def test_wrong_options_of_personal_ridge_are_refused(wrong: dict) -> None:
-    with pytest.raises(FedotpError, match=rf"^method\.{next(iter(wrong))} = "):
-        PersonalRidge(**wrong)
-
-
 def test_what_private_sums_cannot_promise_is_refused() -> None:
     with pytest.raises(FedotpError, match=r"evaluation\.prior = 1\.0: must be 0 with privacy\.private = true"):
         simulator("ridge", private(make_settings(evaluation={"prior": 1.0}), unit="example", private=True))

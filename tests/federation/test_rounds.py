@@ -25,9 +25,6 @@ from fedotp.methods import METHODS, FedOTP, Method, Need
 
 EVERYONE = np.arange(len(TRAIN))
 
-# Aggregation -----------------------------------------------------------------------------------------------
-
-
 # Sampling --------------------------------------------------------------------------------------------------
 
 
@@ -175,12 +172,6 @@ def test_bytes_down_and_up_are_those_of_the_prompts_that_travel(method: Method |
 
 
 FIVE = ("a", "b-0", "b-1", "c", "d"), ("art", "photo", "photo", "sketch", None)
-
-
-def test_held_out_clients_are_drawn_from_the_seed() -> None:
-    settings = RoundSettings(holdout_clients=2)
-    assert settings.held_out(*FIVE, 0).tolist() == settings.held_out(*FIVE, 0).tolist()
-    assert len({tuple(settings.held_out(*FIVE, seed)) for seed in range(20)}) > 3
 
 
 @pytest.mark.parametrize(

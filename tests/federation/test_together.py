@@ -217,18 +217,6 @@ def test_those_behind_catch_up(trained: list[int]) -> None:
     assert trained == [sum(per_round) - per_round[1]] * 2 + [sum(per_round)] * 2
 
 
-def test_an_error_meets_only_the_one_it_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(trainer: LocalTrainer, _: int) -> None:
-        if 2 in (trainer.data.seeds or [trainer.settings.seed]):
-            raise RuntimeError("cannot do that")
-
-    before_training(monkeypatch, check)
-    several = federations("promptfl")
-    _, errors = side_by_side(several)
-    assert [repr(error) for error in errors] == ["None", "None", "RuntimeError('cannot do that')", "None"]
-    assert [one.round for one in several] == [3, 3, 0, 3]
-
-
 def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     def check(_: LocalTrainer, n_clients: int) -> None:
         if n_clients > 7:
@@ -237,35 +225,6 @@ def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> Non
     tried = before_training(monkeypatch, check)
     assert_as_alone("fedotp")
     assert sum(size > 7 for size in tried) == 1  # it is remembered
-
-
-def test_groups_are_no_larger_than_what_fits(trained: list[int]) -> None:
-    several = federations("coop", dropout=0.0)
-    for one in several:
-        one.group_size = 8
-    side_by_side(several)
-    assert max(trained) <= 8
-    assert sum(size > 4 for size in trained) >= 3
-
-
-def test_closing_the_iterator_ends_all() -> None:
-    several = federations("promptfl")
-    going = Together().go([(several[0], several[0].predict), *((one, partial(rounds, one, [])) for one in several[1:])])
-    before = threading.active_count()
-    assert next(going) == (0, None)
-    going.close()
-    assert threading.active_count() == before
-    assert all(one.round < 3 for one in several)
-
-
-def test_calls_are_made_where_the_work_is_done() -> None:
-    (one, other), together, heard = federations("promptfl")[:2], Together(), []
-
-    def tell() -> None:
-        together.call(lambda: heard.append(threading.current_thread()))
-
-    list(together.go([(one, tell), (other, other.run_round)]))
-    assert heard == [threading.main_thread()]
 
 
 @pytest.mark.parametrize("method", ["fedotp", "pfedprompt"])

@@ -9,10 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from toy_federation import NOVEL, make_data, make_novel, make_settings, make_task, simulator
+from toy_federation import NOVEL, make_data, make_novel, make_settings, make_task
 
 from anchored import STRUCTURES
-from fedotp.errors import FedotpError
 from fedotp.federation import FederatedData, Images, Simulator
 from fedotp.federation.testing import View
 from fedotp.federation.together import Together
@@ -166,13 +165,6 @@ def test_clients_that_have_all_classes_have_no_neighbours() -> None:
     assert one.tests.missing == [
         {"view": "neighbours", "model": "personal", "why": "every client has training images of every class"}
     ]
-
-
-def test_unknown_views_and_novel_classes_that_are_not_given_are_refused() -> None:
-    with pytest.raises(FedotpError, match=r'evaluation.views contains "novel": data.classes must be "base"'):
-        simulator("fedotp", make_settings(evaluation={"views": ("novel",)}))
-    with pytest.raises(FedotpError, match=r'evaluation.views = \["bass"\]: must be a list of personal, global, base'):
-        make_settings(evaluation={"views": ("bass",)})
 
 
 def test_groups_of_clients_see_what_all_at_once_see() -> None:

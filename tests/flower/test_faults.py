@@ -9,7 +9,6 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from near_sites import NearGrid, answered, assert_same_server, changed, make_deployable, parts, silent, when
 
 import fedotp
-from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.site._app import _site
@@ -111,12 +110,6 @@ def test_a_site_that_lost_its_file_goes_on_from_the_start(inputs: Path, tmp_path
     grid.meddle[101] = when("train", lose, 1)
     run = grid.serve(make_deployable(inputs), tmp_path / "run")
     assert answered(run) == [[0, 1, 2], [0, 1, 2]]
-
-
-def test_a_simulated_run_is_not_resumed_as_a_deployed_one(inputs: Path, tmp_path: Path) -> None:
-    fedotp.run(make_deployable(inputs), tmp_path / "run")
-    with pytest.raises(FedotpError, match="was simulated"):
-        NearGrid({}).resume(tmp_path / "run", known=False)
 
 
 @pytest.mark.parametrize(

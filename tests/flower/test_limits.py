@@ -10,8 +10,6 @@ import torch
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from near_sites import NearGrid, answered, changed, interrupted, make_deployable, parts, prompt_in
 
-from fedotp.cli.server import _given
-from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.server._updates import furthest, median, most_images
@@ -129,14 +127,3 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     assert run.summary["shortened"] == {"site-2": 1}
     assert "round 1, site site-2: update of norm 50 clipped to" in lines.text
     assert gather(run)["warnings"] == ["1 update of site site-2 was clipped: much larger than those of other sites."]
-
-
-def test_the_limits_are_in_the_command_that_goes_on() -> None:
-    asked = ServerSettings(round_timeout=1.5, max_times=3.0, max_images=1_000_000, allow_new_counts=True, secure=True)
-    assert _given(asked) == ["--round-timeout", "1.5", "--max-times", "3", "--max-images", "1000000"]
-
-
-@pytest.mark.parametrize("options", [{"max_times": 0.5}, {"max_images": -1}, {"max_times": float("nan")}])
-def test_limits_that_limit_nothing_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(FedotpError, match=next(iter(options)).replace("_", "-")):
-        ServerSettings(**options)  # type: ignore[arg-type]

@@ -87,28 +87,6 @@ def test_a_spent_budget_ends_the_run_in_order(inputs: Path, tmp_path: Path, caps
     assert "ended by the privacy budget, after round 1: epsilon 2.166" in capsys.readouterr().out
 
 
-def test_a_budget_that_one_round_exceeds_is_refused_before_anybody_waits(inputs: Path, tmp_path: Path) -> None:
-    pytest.importorskip("dp_accounting")
-    config = hiding_sites(inputs, privacy={"epsilon": 0.5})
-    with pytest.raises(FedotpError, match=r"privacy\.epsilon = 0\.5: must be at least 2\.17, the cost of one round"):
-        NearGrid({}).serve(config, tmp_path / "run", known=False)
-
-
-@pytest.mark.parametrize("method", ["coop", "promptfl-fedamp"])
-def test_a_method_without_an_average_is_refused(method: str, inputs: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="which has no average"):
-        run_private(hiding_sites(inputs, method={"name": method}), tmp_path)
-
-
-def test_settings_come_from_flowers_run_configuration() -> None:
-    given = {"min-sites": 3, "round-timeout": 10, "secure": True, "config": "demo"}
-    assert ServerSettings.of(given) == ServerSettings(min_sites=3, round_timeout=10.0, secure=True)
-    with pytest.raises(FedotpError, match="round-timeout"):
-        ServerSettings(round_timeout=0)
-    with pytest.raises(FedotpError, match=r'app\.min_sites = "many": must be a whole number'):
-        ServerSettings.of({"min-sites": "many"})
-
-
 # The mechanism -------------------------------------------------------------------------------------------------
 
 

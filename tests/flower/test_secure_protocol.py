@@ -274,10 +274,10 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     ),
     "swapped keys": (swap_keys, UNSIGNED),
     "keys of another session": (session_with(attempt="e" * 32), UNSIGNED),  # which may have been opened since
-    "another agreement": (session_with(agreement="e" * 64), UNSIGNED),
-    "another prompt": (session_with(prompt="e" * 64), UNSIGNED),
-    "another round": (session_with(round=4), UNSIGNED),
-    "another bound on weights": (session_with(most_images=1), UNSIGNED),
+    **{
+        f"another {name}": (session_with(**{name: other}), UNSIGNED)
+        for name, other in {"agreement": "e" * 64, "prompt": "e" * 64, "round": 4, "most_images": 1}.items()
+    },
     "another weight": (advert_with(10, weight=1), UNSIGNED),
     "another weight of its own": (advert_with(0, weight=1), "does not contain this site's own keys"),
     "a weight beyond the bound": (
@@ -413,15 +413,6 @@ def test_numbers_that_do_not_fit_are_refused(use: Callable[[], object], why: str
 
 
 # What strangers write ----------------------------------------------------------------------------------------------
-
-
-def refusal(read: Callable[[Any], object], given: object) -> str:
-    """Why it is refused; empty if it is read."""
-    try:
-        read(given)
-    except FedotpError as error:
-        return str(error)
-    return ""
 
 
 def test_what_was_packed_is_unpacked() -> None:

@@ -119,9 +119,7 @@ def test_addresses(tmp_path: Path) -> None:
     assert StatusAddress.parse("0.0.0.0:9100", tmp_path / "token") == StatusAddress("0.0.0.0", 9100, TOKEN)
     for address, token, message in (
         ("0.0.0.0:9100", None, "other machines can reach this address; give --status-token FILE"),
-        ("fed.example.org:9100", None, "other machines can reach"),
         ("9100", None, "must be HOST:PORT"),
-        ("127.0.0.1:99999", None, "must be HOST:PORT"),
         ("127.0.0.1:9100", "short", "must be one line of at least 16 ASCII characters"),
         ("127.0.0.1:9100", "absent", "absent"),
     ):

@@ -210,16 +210,6 @@ def test_a_method_that_needs_context_vectors_says_so(name: str) -> None:
         simulator(name, task=make_task(space="features"))
 
 
-def test_a_method_without_transport_has_no_mass_to_change(task: Task) -> None:
-    promptfl, classical = METHODS["promptfl"](), FedOTP(rule="classical")
-    with pytest.raises(FedotpError, match="PromptFL has no option mass"):
-        Predictor.of(promptfl, task, promptfl.untrained(task)).with_mass(0.5)
-    with pytest.raises(FedotpError, match="FedOTP with rule classical has no option mass"):
-        Predictor.of(classical, task, classical.untrained(task)).with_mass(0.5)
-    changed = Predictor.of(FedOTP(), task, FedOTP().untrained(task)).with_mass(0.5)
-    assert changed.method == FedOTP(mass=0.5)
-
-
 @every_method
 def test_the_global_part_predicts_with_what_a_newcomer_is_sent(name: str, task: Task, batch: Batch) -> None:
     method = METHODS[name]()

@@ -128,12 +128,6 @@ def test_it_trains(task: Task, image: ImageFeatures, rule: str, dial: Dial) -> N
     assert (gradients["private"].abs().max() > 0) == (dial != 0.0)
 
 
-@pytest.mark.parametrize("dial", [-0.1, 1.1, math.nan, math.inf, "certainty"])
-def test_a_dial_out_of_range_is_refused(dial: Dial) -> None:
-    with pytest.raises(FedotpError, match=r"^method.dial = .*: must be a number from 0 \(global prompts only\) to 1"):
-        FedOTP(dial=dial)
-
-
 def test_a_dial_needs_both_kinds_of_prompts() -> None:
     for numbers in ({"n_shared": 0}, {"n_private": 0}):
         with pytest.raises(FedotpError, match=r"^method.dial = 0.5: must be none unless both"):

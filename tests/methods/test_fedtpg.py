@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from federation.toy_federation import make_task, simulator
+from federation.toy_federation import make_task
 from fedotp.clip import CLIP, TINY, ImageFeatures
-from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
 from fedotp.methods import Batch, Parameters, Task
 from fedotp.methods._fedtpg import FedTPG
@@ -69,13 +68,6 @@ def test_a_prompt_for_other_names_is_made_from_these(task: Task) -> None:
     assert (asked[:, :, :3] - predictor.classes).abs().amax(dim=(1, 2, 3)).min() > 1e-6
     swapped = replace(task, classes=("car", "cat", "egyptian mau"))  # a set has no order
     torch.testing.assert_close(predictor.with_task(swapped).classes, predictor.classes[:, :, [2, 0, 1]])
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(FedotpError, match=r"prompt\.per_class = true: must be false, as FedTPG has one prompt"):
-        simulator(FedTPG(), task=make_task(per_class=True))
-    with pytest.raises(FedotpError, match="positions"):
-        simulator(FedTPG(n_ctx=80))
 
 
 @pytest.mark.parametrize("embed_dim", [64, 32])

@@ -8,7 +8,7 @@ from fedotp.config import load_config
 from fedotp.errors import FedotpError
 from fedotp.methods import FedOTP
 from fedotp.methods._promptfl import CoOp
-from fedotp.paper import ENTRIES, Cell, entry_named, numbers, trials_of
+from fedotp.paper import ENTRIES, Cell, numbers, trials_of
 
 NAMES = list(ENTRIES)
 
@@ -53,11 +53,6 @@ def test_settings_are_the_papers() -> None:
     assert alphas == {0.1, 0.3, 0.5, 1.0, 5.0, 10.0}
     rules = [t.config.method.rule for t in trials_of(ENTRIES["table4"].only(["Food101, 2 shots"]), [0])]
     assert rules == ["average", "classical", "unbalanced"]
-
-
-@pytest.mark.parametrize("name", ["tableA2", "TableA2", "table a2", "Table A2"])
-def test_names_are_found_however_they_are_spelt(name: str) -> None:
-    assert entry_named(name) is ENTRIES["tableA2"]
 
 
 def test_only() -> None:

@@ -142,20 +142,6 @@ def test_names_fill_the_context_and_no_more(clip: CLIP) -> None:
         PromptEncoder(clip, ["cat"], n_ctx=5)(random_context(clip, 1, 4))
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "message"),
-    [
-        ([], {}, "class names must not be empty"),
-        (["cat", " "], {}, "class name ' ' has no tokens"),
-        (["cat"], {"n_ctx": 0}, "n_ctx = 0"),
-        (["cat"], {"position": "top"}, "must be end, middle or front"),
-    ],
-)
-def test_wrong_input_is_named(clip: CLIP, names: list[str], options: dict[str, object], message: str) -> None:
-    with pytest.raises(FedotpError, match=message):
-        PromptEncoder(clip, names, **options)
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.bfloat16, 0.05)])
 def test_the_tower_keeps_its_precision_and_the_context_its_own(
     clip: CLIP, dtype: torch.dtype, tolerance: float

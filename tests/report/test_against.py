@@ -5,7 +5,6 @@ import statistics
 import pytest
 from report_made import make_inputs, make_run
 
-from fedotp.errors import FedotpError
 from fedotp.report import plot_against
 from fedotp.report._curves import lines_against
 from fedotp.runs.directory import RunDirectory
@@ -48,15 +47,3 @@ def test_the_figure(runs: list[RunDirectory]) -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.3", "0.9"]
     alone = plot_against(runs[:3:2], "method.mass")
     assert alone.axes[0].get_title("left") == "One seed"
-
-
-def test_what_cannot_be_drawn(runs: list[RunDirectory]) -> None:
-    with pytest.raises(FedotpError, match=r"none of the runs has a setting 'mass'"):
-        lines_against(runs, "mass")
-    with pytest.raises(FedotpError, match=r"partition\.shots must be a number, got None"):
-        lines_against(runs, "partition.shots")
-    with pytest.raises(FedotpError, match=r"method\.name must be a number, got 'fedotp'"):
-        lines_against(runs, "method.name")
-    (runs[0].path / "summary.json").unlink()
-    with pytest.raises(FedotpError, match="is not complete"):
-        plot_against(runs, "method.mass")

@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import torch
 from PIL import Image
 from report_made import make_inputs, make_run
 
-from anchored import STRUCTURES
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress, ServerStepSettings
 from fedotp.federation.clients import KeptRows
@@ -50,44 +48,6 @@ def test_what_a_page_is_given(done: RunDirectory) -> None:
         "no prediction sets: a coverage of 0.9 needs 18 test images of a client",
         "no t-SNE: at least 5 clients with private prompts are required, this run has 2",
     ]
-
-
-OPTIONS: dict[str, dict[str, Any]] = {"promptfl-fedper": {"n_base": 1}}
-KINDS = {
-    "fedotp": {"global", "local"},
-    "zeroshot": {"caption"},
-    "coop": {"local"},
-    "promptfl-fedper": {"global and local"},
-    "promptfl-fedamp": {"local"},
-    "promptfolio": {"global", "local"},
-    "fedpgp": {"global and local"},
-    "dp-fpl": {"global and local"},
-    "fedpha": {"local"},
-    "fedmgp": {"global", "local"},
-    "fedclip": {"caption"},
-    "pfedmoap": {"local"},
-}
-
-
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_every_method(squares: Path, tmp_path: Path, name: str) -> None:
-    done = make_run(squares, tmp_path / "run", name=name, **OPTIONS.get(name, {}))
-    found = analyse(done.path, n_images=1, masses=(0.5,))
-    content = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    kinds = {prompt["kind"] for shown in content["maps"] for prompt in shown["prompts"]}
-    assert kinds == KINDS.get(name, {"global"})
-    assert (content["plans"] is None) == (name != "fedotp")
-    assert any("no transport plans" in note for note in content["notes"]) == (name != "fedotp")
-    right = {(int(c), int(r)): int(p) for c, r, p in zip(*_predicted(done), strict=True)}
-    classes = done.manifest["data"]["classes"]
-    for shown in found.maps:
-        number = done.manifest["clients"].index(shown.client)
-        assert shown.predicted in {classes[p] for (c, _), p in right.items() if c == number}
-
-
-def _predicted(run: RunDirectory) -> tuple[Any, Any, Any]:
-    lines = run.predictions()
-    return lines.client, lines.row, lines.predicted
 
 
 def test_prompts_without_a_global_or_a_local_one(squares: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 import statistics
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,9 +16,7 @@ from fedotp.errors import FedotpError
 from fedotp.report.page import write_page
 from fedotp.report.page._page import make_page
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.one import run
 from invented_run import invent_run
-from runs.toy_run import make_config, make_inputs
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",
@@ -242,18 +239,6 @@ def test_of_very_many_clients_some_have_a_line(tmp_path: Path, monkeypatch: pyte
     shown = only(make_page([made]))
     assert shown["curve"]["shown"] == [0, 3, 5, 8]
     assert len(shown["clients"]["accuracy"]) == 9
-
-
-def test_neither_data_nor_backbone_is_needed(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    config = make_config(make_inputs(tmp_path / "in"), federation={"rounds": 1})
-    done = run(config, tmp_path / "run")
-    shutil.rmtree(tmp_path / "in")
-    shutil.rmtree(done.path / "state")
-    shown = only(make_page([RunDirectory.open(done.path)]))
-    final = {c["name"]: c["accuracy"] for part in (done.summary, done.summary["joined"]) for c in part["clients"]}
-    assert [round(1e6 * final[name]) for name in shown["clients"]["name"]] == shown["clients"]["accuracy"]
-    assert shown["clients"]["joined"].count(True) == 1
 
 
 def test_clients_that_joined_later_are_there(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from report_made import make_run
 
 import ot
 from fedotp.clip import CLIP, TINY, ImageFeatures
-from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
 from fedotp.methods import FedOTP, Kind, Task
 from fedotp.report import plan_statistics
@@ -111,10 +110,3 @@ def test_a_run_measured(done: RunDirectory, squares: Path, tmp_path: Path) -> No
     classical = plan_statistics(make_run(squares, tmp_path / "classical", name="fedotp", rule="classical"), (0.5, 1.0))
     assert classical.mass_trained == 1
     assert classical.accuracy_trained == classical.accuracy[1]  # the classical problem is that at mass 1
-
-
-def test_what_has_no_plans(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="a run of PromptFL, which has no transport plan"):
-        plan_statistics(make_run(squares, tmp_path / "run", name="promptfl"))
-    with pytest.raises(FedotpError, match="no client 'stranger'"):
-        plan_statistics(done, clients=["stranger"])

@@ -90,10 +90,3 @@ def test_groups_of_cifar100(many: RunDirectory, monkeypatch: pytest.MonkeyPatch)
     by, groups = client_groups(changed)
     assert by == "coarse label"
     assert groups == ["aquatic mammals", "flowers", "vehicles 1", "vehicles 2", "aquatic mammals", "people"]
-
-
-def test_too_few_clients_are_refused(done: RunDirectory, squares: Path, tmp_path: Path) -> None:
-    with pytest.raises(FedotpError, match="at least 5 clients with private prompts are required, this run has 2"):
-        project_prompts(done)
-    with pytest.raises(FedotpError, match="this run has none"):
-        project_prompts(make_run(squares, tmp_path / "run", n_clients=5, name="promptfl"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from toy_run import assert_same_outcome, make_config, outcome
+from toy_run import make_config
 
 import fedotp
 from fedotp.errors import FedotpError
@@ -42,13 +42,6 @@ def test_shuffled_labels_are_a_setting_that_stays(inputs: Path, tmp_path: Path) 
     np.testing.assert_array_equal(true.data.test.labels, wrong.data.test.labels)
     with pytest.raises(FedotpError, match=r'data.labels = "wrong": must be true or shuffled'):
         make_config(inputs, data={"labels": "wrong"})
-
-
-def test_on_shuffled_labels_a_run_side_by_side_is_as_alone(inputs: Path, tmp_path: Path) -> None:
-    config = make_config(inputs, **QUICK, data={"labels": "shuffled"}, compute={"precision": "float64"})
-    for found in run_many(by_method(config, ["promptfl"], [0, 1]), tmp_path / "together"):
-        alone = fedotp.run(found.trial.config, tmp_path / found.trial.name)
-        assert_same_outcome(outcome(found.directory), outcome(alone), found.trial.name)
 
 
 def summary_of(own: list[float], **controls: list[float]) -> dict[str, Any]:

@@ -66,11 +66,6 @@ def test_directories_have_names_that_file_systems_take_and_that_differ() -> None
     assert len(long.name) < 150
 
 
-def test_the_options_of_another_method_are_refused_by_name() -> None:
-    with pytest.raises(FedotpError, match=r"^--methods coop:mass=0.5: unknown key method.mass: an option of fedotp"):
-        by_method(CONFIG, ["coop:mass=0.5"], [0])
-
-
 def test_splits_are_runs_of_their_own(tmp_path: Path) -> None:
     trials = by_method(CONFIG, ["fedotp", "coop"], [0, 1], [7, 8])
     assert [trial.name for trial in trials[:4]] == [

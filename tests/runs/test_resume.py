@@ -121,15 +121,6 @@ def test_a_run_killed_before_any_write(case: str, first: int, inputs: Path, tmp_
     assert left_behind > 2
 
 
-def test_a_run_killed_again_and_again(inputs: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
-    with pytest.raises(Killed):
-        fedotp.run(make_config(inputs), tmp_path / "run", observer=Deadly(3))
-    for at in (2, 7, 1, 9):
-        with pytest.raises(Killed):
-            fedotp.resume(tmp_path / "run", observer=Deadly(at))
-    assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), expected)
-
-
 class Interrupting(Observer):
     """Presses Ctrl-C in a round, or sends what a scheduler sends."""
 

@@ -1,7 +1,6 @@
 """What a run directory holds, when clients are evaluated, when a run stops."""
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,13 +75,6 @@ def test_a_finished_run_is_evaluated_again_and_left_as_it_is(complete: RunDirect
         with pytest.raises(fedotp.FedotpError, match="belongs to another federation"):
             fedotp.evaluate_run(complete.path, [change])
     assert before == files()
-
-
-def test_a_run_in_another_thread_is_the_same(inputs: Path, tmp_path: Path, expected: dict[str, Any]) -> None:
-    """Where Python cannot catch signals."""
-    with ThreadPoolExecutor() as pool:
-        done = pool.submit(fedotp.run, make_config(inputs), tmp_path / "thread").result()
-    assert outcome(done) == expected
 
 
 @pytest.mark.parametrize("who", ["predict", "join"])

@@ -1,6 +1,5 @@
 """Views of whole runs: base to novel from files to the summary, resumed, side by side, again later."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._rounds import base_to_novel, harmonic_mean
-from fedotp.runs.many import Trial, run_many
-from fedotp.runs.many._together import side_by_side
 from fedotp.runs.one import prepare, see_run
 from fedotp.runs.watch import Observer
 
@@ -128,23 +125,6 @@ def test_a_resumed_run_sees_the_same(inputs: Path, done: RunDirectory, tmp_path:
     with pytest.raises(KeyboardInterrupt):
         fedotp.run(done.config, tmp_path / "run", observer=Stops())
     assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), outcome(done))
-
-
-def test_runs_side_by_side_see_the_same(inputs: Path, tmp_path: Path) -> None:
-    """Two seeds, one of which asks for fewer views."""
-    config = viewed(inputs, federation={"holdout_clients": 0}, evaluation={"views": ALL_VIEWS[:-1]})
-    few = replace(config, seed=1, evaluation=replace(config.evaluation, views=("neighbours", "novel")))
-    trials = [Trial("one", {"views": "many"}, config), Trial("two", {"views": "few"}, few)]
-    assert len(side_by_side([(trial, tmp_path) for trial in trials])) == 1
-    for result in run_many(trials, tmp_path / "many"):
-        assert not result.error
-        alone = fedotp.run(result.trial.config, tmp_path / result.trial.name)
-        assert views_of(result.directory) == views_of(alone)
-
-
-def views_of(run: RunDirectory) -> list[dict[str, Any]]:
-    kept = ("round", "view", "model", "classes", "images", "clients", "n", "client_accuracy")
-    return [{key: record[key] for key in kept} for record in run.metrics("view")]
 
 
 def test_a_finished_run_is_seen_again(done: RunDirectory) -> None:

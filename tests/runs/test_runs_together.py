@@ -256,15 +256,6 @@ def test_ctrl_c_ends_all_after_their_rounds(inputs: Path, tmp_path: Path) -> Non
     assert_as_alone(run_many(trials, tmp_path / "together"), tmp_path / "alone")
 
 
-def test_a_second_ctrl_c_stops_at_once(inputs: Path, tmp_path: Path) -> None:
-    trials = by_method(make_config(inputs, **EXACT), ["fedotp"], [0, 1, 2])
-    before = threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
-        run_many(trials, tmp_path / "together", observer=Interrupting(2))
-    assert threading.active_count() == before
-    assert_as_alone(run_many(trials, tmp_path / "together"), tmp_path / "alone")
-
-
 def test_runs_that_others_are_at_are_left_to_them(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

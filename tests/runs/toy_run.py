@@ -1,7 +1,6 @@
 """Whole runs in a blink: coloured squares on disk, a random tower in a file."""
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,3 @@ def assert_same_outcome(one: dict[str, Any], other: dict[str, Any], where: objec
     assert one.keys() == other.keys()
     for name, value in one.items():
         assert value == other[name], f"{name} differs {where}"
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
