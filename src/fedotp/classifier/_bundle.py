@@ -59,7 +59,10 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     files = {PROMPTS: classifier.predictor.params, FOLDED: folded}
     if classifier.predictor.memory is not None:
         files[MEMORY] = classifier.predictor.memory._asdict()
-    content = {name: _to_bytes(tensors) for name, tensors in files.items()}
+    content = {
+        name: safetensors.torch.save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+        for name, tensors in files.items()
+    }
     digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
     described = facts(classifier) | {"files": digests}
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -164,10 +167,6 @@ def _of_the_site(classifier: Classifier) -> dict[str, Any]:
     if classifier.calibration is not None:
         found[CALIBRATION] = classifier.calibration.as_dict()
     return found
-
-
-def _to_bytes(tensors: Parameters) -> bytes:
-    return bytes(safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
 
 
 def has_name(backbone: str) -> bool:
