@@ -54,7 +54,10 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     """Write a bundle, see `Classifier.save`."""
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
-    _require_free(target, force)
+    if (target.exists() or target.is_symlink()) and not (target / FACTS).is_file():
+        raise FedotpError(f"{target} already exists and is not a bundle; choose another name")
+    if target.exists() and not force:
+        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
     folded = {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
     files = {PROMPTS: classifier.predictor.params, FOLDED: folded}
     if classifier.predictor.memory is not None:
@@ -111,15 +114,6 @@ def _put(folder: Path, target: Path) -> None:
         os.replace(old, target)
         raise
     shutil.rmtree(old)
-
-
-def _require_free(target: Path, force: bool) -> None:
-    if not target.exists() and not target.is_symlink():
-        return
-    if not (target / FACTS).is_file():
-        raise FedotpError(f"{target} already exists and is not a bundle; choose another name")
-    if not force:
-        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
 
 
 def facts(classifier: Classifier) -> dict[str, Any]:

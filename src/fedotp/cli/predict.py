@@ -103,14 +103,10 @@ def predict(
         )
     if maps is not None and not classifier.matching.has_plan:
         raise FedotpError(f"{classifier.method.title} has no maps; remove --maps, or give a run of FedOTP")
-    has_p_values = classifier.calibration is not None
-    printer: Printer
+    printer: Printer = JsonPrinter() if as_json else LinePrinter([image.path for image in found], classifier.classes)
     if as_csv:
-        printer = CsvPrinter(classifier.classes, has_sets=coverage is not None, has_p_values=has_p_values)
-    elif as_json:
-        printer = JsonPrinter()
-    else:
-        printer = LinePrinter([image.path for image in found], classifier.classes)
+        calibrated = classifier.calibration is not None
+        printer = CsvPrinter(classifier.classes, has_sets=coverage is not None, has_p_values=calibrated)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
         if pictures:
