@@ -58,7 +58,8 @@ def epsilon_from_below(
     require(0 < confidence < 1, "confidence", confidence, "in (0, 1), for example 0.95")
     require(0 <= delta < 1, "delta", delta, "in [0, 1), for example 1e-5")
     m = len(scores)
-    tried = tuple(candidates) or _halves(m)
+    halves = [m >> i for i in range(_MOST_CANDIDATES) if m >> i >= _LEAST_GUESSES]
+    tried = tuple(candidates or halves or ([m] if m else []))
     level = (1 - confidence) / max(len(tried), 1)
     order = np.argsort(-scores, kind="stable")
     best = Bound(0.0, delta, confidence, m, int(included.sum()), 0, 0)
@@ -69,11 +70,6 @@ def epsilon_from_below(
         if found > best.epsilon or not best.guesses:
             best = Bound(found, delta, confidence, m, best.included, r, right)
     return best
-
-
-def _halves(m: int) -> tuple[int, ...]:
-    found = [m >> i for i in range(_MOST_CANDIDATES) if m >> i >= _LEAST_GUESSES]
-    return tuple(found or ([m] if m else []))
 
 
 def refuted(m: int, guesses: int, right: int, delta: float, level: float) -> float:

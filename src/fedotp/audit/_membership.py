@@ -96,9 +96,10 @@ def separate(
     weights /= weights.sum()
     n_members, n_others = (sum(len(one[side]) for one in scores) for side in (0, 1))
     measured = [share for share in shares if share * n_others >= 1]
+    once = [(np.ones((len(members), 1)), np.ones((len(others), 1))) for members, others in scores]  # one resample
     parts = [
         (_aucs(scores, counts), _rates(scores, counts, weights, measured))
-        for counts in chain([_as_they_are(scores)], _drawn_again(scores, seed, resamples))
+        for counts in chain([once], _drawn_again(scores, seed, resamples))
     ]
     auc, rate = (np.concatenate(found, 1) for found in zip(*parts, strict=True))  # (clients or shares, 1 + resamples)
     by_client: list[Estimate | None] = [None] * len(clients)
@@ -112,11 +113,6 @@ def separate(
         n_members,
         n_others,
     )
-
-
-def _as_they_are(scores: Sequence[Scores]) -> list[Scores]:
-    """Count each image once: like `scores`, with an additional last axis for resamples."""
-    return [(np.ones((len(members), 1)), np.ones((len(others), 1))) for members, others in scores]
 
 
 def _drawn_again(scores: Sequence[Scores], seed: int, resamples: int) -> Iterator[list[Scores]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedotp.audit._membership import Allowed, Separation, separate
 from fedotp.errors import FedotpError
 from fedotp.federation import Simulator
-from fedotp.federation.testing import ZERO_SHOT, Predictions
+from fedotp.federation.testing import ZERO_SHOT
 from fedotp.runs.one import restore
 from fedotp.runs.watch import Observer
 
@@ -81,7 +81,10 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
     """Probe the global classifier of a federation and those of its participating clients."""
     clients = federation.members
     members, others = (
-        {name: _by_client(lines, clients) for name, lines in federation.judge(clients, images).items()}
+        {
+            name: [lines.loss[lines.client == client] for client in clients]
+            for name, lines in federation.judge(clients, images).items()
+        }
         for images in (federation.data.train, federation.data.test)
     )
     names = tuple(federation.names[client] for client in clients)
@@ -120,7 +123,3 @@ def _scores(losses: Losses, target: str, score: str) -> list[Floats]:
     if score == LOSS:
         return [-own for own in losses[target]]
     return [before - own for before, own in zip(losses[ZERO_SHOT], losses[target], strict=True)]
-
-
-def _by_client(lines: Predictions, clients: NDArray[np.int64]) -> list[Floats]:
-    return [lines.loss[lines.client == client] for client in clients]

@@ -54,12 +54,18 @@ def save_bundle(classifier: Classifier, folder: str | Path, *, force: bool = Fal
     """Write a bundle, see `Classifier.save`."""
     target = Path(folder)
     require_memory_may_leave(classifier, with_memory)
-    _require_free(target, force)
+    if (target.exists() or target.is_symlink()) and not (target / FACTS).is_file():
+        raise FedotpError(f"{target} already exists and is not a bundle; choose another name")
+    if target.exists() and not force:
+        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
     folded = {"classes": classifier.predictor.classes[0], "logit_scale": classifier.task.logit_scale}
     files = {PROMPTS: classifier.predictor.params, FOLDED: folded}
     if classifier.predictor.memory is not None:
         files[MEMORY] = classifier.predictor.memory._asdict()
-    content = {name: _to_bytes(tensors) for name, tensors in files.items()}
+    content = {
+        name: safetensors.torch.save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+        for name, tensors in files.items()
+    }
     digests = {name: hashlib.sha256(each).hexdigest() for name, each in content.items()}
     described = facts(classifier) | {"files": digests}
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
@@ -110,15 +116,6 @@ def _put(folder: Path, target: Path) -> None:
     shutil.rmtree(old)
 
 
-def _require_free(target: Path, force: bool) -> None:
-    if not target.exists() and not target.is_symlink():
-        return
-    if not (target / FACTS).is_file():
-        raise FedotpError(f"{target} already exists and is not a bundle; choose another name")
-    if not force:
-        raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
-
-
 def facts(classifier: Classifier) -> dict[str, Any]:
     """Describe a classifier for other programs: method, classes, backbone, preprocessing, origin."""
     method, task, origin = classifier.method, classifier.task, classifier.origin
@@ -164,10 +161,6 @@ def _of_the_site(classifier: Classifier) -> dict[str, Any]:
     if classifier.calibration is not None:
         found[CALIBRATION] = classifier.calibration.as_dict()
     return found
-
-
-def _to_bytes(tensors: Parameters) -> bytes:
-    return bytes(safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in tensors.items()}))
 
 
 def has_name(backbone: str) -> bool:

@@ -1,7 +1,7 @@
 """Loading of classifiers from a run (one per client) or a bundle (one), with optional calibration."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +28,12 @@ class Classifiers:
 
     def __getitem__(self, client: str | None) -> Classifier:
         """Return the classifier of `client`; None is sufficient if there is only one."""
-        name = _choose(client, self.names, str(self.path))
+        name = self.names[0] if client is None and len(self.names) == 1 else client
+        if name is None or name not in self.names:
+            what = "give the name of a client with --client" if name is None else f"{self.path} has no client {name!r}"
+            near = difflib.get_close_matches(name or "", self.names, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"its clients are {listed(self.names, 8)}"
+            raise FedotpError(f"{what}; {hint}")
         if name not in self._made:
             self._made[name] = self.make(name)
         return self._made[name]
@@ -95,16 +100,3 @@ def load(
     return open_classifiers(
         path, backbone=backbone, device=device, calibrate=calibrate, score=score, prior=prior, frequencies=frequencies
     )[client]
-
-
-def _choose(client: str | None, names: Sequence[str], where: str) -> str:
-    """Return the name of the client, or raise an error that lists the valid names."""
-    if client is None and len(names) == 1:
-        return names[0]
-    if client is not None and client in names:
-        return client
-    what = "give the name of a client with --client" if client is None else f"{where} has no client {client!r}"
-    near = difflib.get_close_matches(client or "", names, n=3)
-    if near:
-        raise FedotpError(f"{what}; did you mean {' or '.join(near)}?")
-    raise FedotpError(f"{what}; its clients are {listed(names, 8)}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedotp._files import parse_json
+from fedotp._files import read_json
 from fedotp.cli import _complete
 from fedotp.errors import FedotpError
 
@@ -166,6 +166,8 @@ def class_names(given: str) -> list[str]:
     )
 
 
+_MOST_BYTES = 16 << 20  # of a file of frequencies
+
 PriorOption = Annotated[
     float | None,
     typer.Option(
@@ -196,8 +198,14 @@ def frequencies_of(given: str | None) -> dict[str, float] | None:
     if not os.path.isfile(path):
         pairs = [part.rpartition("=")[::2] for part in given.split(",")]
     else:
-        lines = read_lines(path)
-        pairs = _of_json(given, lines) if path.suffix == ".json" else [(*row, "")[:2] for row in csv.reader(lines)]
+        if path.suffix == ".json":
+            shares = read_json(path, _MOST_BYTES)
+            if not isinstance(shares, dict):
+                right = 'an object, for example {"normal": 0.9, "pneumonia": 0.1}'
+                raise FedotpError(f"--frequencies {given}: must be {right}")
+            pairs = list(shares.items())
+        else:
+            pairs = [(*row, "")[:2] for row in csv.reader(read_lines(path))]
         pairs = [pair for pair in pairs if pair != ("class", "share")]
     found: dict[str, float] = {}
     for name, share in pairs:
@@ -211,16 +219,6 @@ def frequencies_of(given: str | None) -> dict[str, float] | None:
                 "normal=0.9,pneumonia=0.1; a table must have the columns class,share"
             ) from None
     return found
-
-
-def _of_json(given: str, lines: list[str]) -> list[tuple[Any, ...]]:
-    try:
-        found = parse_json("\n".join(lines))
-    except ValueError as error:
-        raise FedotpError(f"--frequencies {given}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise FedotpError(f'--frequencies {given}: must be an object, for example {{"normal": 0.9, "pneumonia": 0.1}}')
-    return list(found.items())
 
 
 class ScoreName(StrEnum):

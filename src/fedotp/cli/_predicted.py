@@ -12,6 +12,7 @@ import typer
 from fedotp._text import printable
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_WIDTH = 44  # maximum of the column of names
 _FLAG = "unlike the client's calibration images"
 
 
@@ -54,9 +55,9 @@ class Printer:
 class LinePrinter(Printer):
     """One line of text per image."""
 
-    def __init__(self, image_width: int, class_width: int) -> None:
-        self.image_width = image_width
-        self.class_width = class_width
+    def __init__(self, images: Sequence[Path], classes: Sequence[str]) -> None:
+        self.image_width = min(_WIDTH, max(len(printable(path)) for path in images))
+        self.class_width = min(_WIDTH // 2, max(len(printable(name)) for name in classes))
 
     def show(self, image: Found, shown: Shown) -> None:
         parts = ["  ".join(f"{p:6.1%}  {printable(name):<{self.class_width}}" for name, p in shown.best)]

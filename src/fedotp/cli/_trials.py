@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from fedotp._system import keep_freed
-from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, listing, print_checks, print_paths
+from fedotp.cli.show import INTERRUPTED, SOME_FAILED, cell, print_checks, print_paths, print_table
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome, Trial
@@ -68,25 +68,20 @@ def _print(table: "Table") -> None:
     titles = [column.title for column in columns]
     short = [label.rpartition(".")[2] for label in table.labels]
     labels = short if len(set(short)) == len(short) else table.labels
-    shown = listing(*labels, "runs", *titles, right=("runs", *titles))
-    for number, line in enumerate(table.lines(columns)):
-        shown.add_row(*(cell(text, "" if number < len(table.rows) else "dim") for text in line))
-    console.print(shown)
+    rows = [
+        [cell(text, "" if number < len(table.rows) else "dim") for text in line]
+        for number, line in enumerate(table.lines(columns))
+    ]
+    print_table((*labels, "runs", *titles), rows, right=("runs", *titles))
     print_checks(table.warnings, table.notes)
     print()
     if seen := table.view_tables(with_std=False):
         for views in seen:
             console.print(cell(f"views, {views.by}"))
-            shown = listing(*labels, "round", *views.titles, right=views.titles)
-            for numbers in views.lines:
-                shown.add_row(*map(cell, numbers))
-            console.print(shown)
+            print_table((*labels, "round", *views.titles), views.lines, right=views.titles)
         console.print(cell(table.VIEWS_NOTE, "dim"))
         print()
     if lines := table.differences.lines():
-        shown = listing(*table.differences.titles, right=table.differences.titles[1:4])
-        for words in lines:
-            shown.add_row(*map(cell, words))
-        console.print(shown)
+        print_table(table.differences.titles, lines, right=table.differences.titles[1:4])
         console.print(cell(table.differences.note, "dim"))
         print()

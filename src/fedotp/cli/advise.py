@@ -8,7 +8,7 @@ from rich.console import Console
 from fedotp._system import open_driver
 from fedotp._text import percent, printable
 from fedotp.cli._options import SOURCE, JsonOption, QuietOption, SetOption, SourceArgument
-from fedotp.cli.show import cell, command, listing, print_paths
+from fedotp.cli.show import cell, command, print_paths, print_table
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.advice import Advice
@@ -58,27 +58,28 @@ def advise(
 def _print(advice: "Advice") -> None:
     """Print accuracies, gains, sites and the recommendation."""
     accuracy, worst, interval = "accuracy", "worst site", "95 % interval"
-    table = listing("classifier", accuracy, worst, right=(accuracy, worst))
-    for name, mean in advice.accuracy.items():
-        table.add_row(*map(cell, (name, percent(mean), percent(min(site.accuracy[name] for site in advice.sites)))))
-    Console().print(table)
+    means = [
+        (name, percent(mean), percent(min(site.accuracy[name] for site in advice.sites)))
+        for name, mean in advice.accuracy.items()
+    ]
+    print_table(("classifier", accuracy, worst), means, right=(accuracy, worst))
 
     gained, lost = "sites that gain", "sites that lose"
     print()
-    table = listing("gain by", "points", interval, gained, lost, right=("points", interval, gained, lost))
+    gains = []
     for name, found in advice.gains.items():
         ups = sum(site.gains[name].is_above for site in advice.sites)
         downs = sum(site.gains[name].is_below for site in advice.sites)
-        table.add_row(*map(cell, (name, found.points, found.interval, ups, downs)))
-    Console().print(table)
+        gains.append((name, found.points, found.interval, ups, downs))
+    print_table(("gain by", "points", interval, gained, lost), gains, right=("points", interval, gained, lost))
 
     if len(advice.sites) <= _MOST_SITES:
         print()
-        table = listing("site", "images", *advice.gains, right=("images", *advice.gains))
-        for site in advice.sites:
-            n_images = len(next(iter(site.right.values())))
-            table.add_row(cell(site.name), cell(n_images), *(cell(found.points) for found in site.gains.values()))
-        Console().print(table)
+        sites = (
+            (site.name, len(next(iter(site.right.values()))), *(found.points for found in site.gains.values()))
+            for site in advice.sites
+        )
+        print_table(("site", "images", *advice.gains), sites, right=("images", *advice.gains))
     note = (
         f"means over {len(advice.sites)} sites by leave-one-out, which overestimates the gain from sharing for sites "
         "with few images; a site gains or loses if its own interval excludes 0"

@@ -6,26 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from fedotp._files import write_atomically
-from fedotp.cli._options import (
-    DEVICE,
-    SOURCE,
-    BackboneOption,
-    DeviceOption,
-    JsonOption,
-    QuietOption,
-    SetOption,
-    SourceOrRunArgument,
-)
-from fedotp.cli.show import SOME_FAILED, cell, facts, listing, print_paths
+from fedotp.cli import _options
+from fedotp.cli.show import SOME_FAILED, facts, print_paths, print_table
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.audit import Audit, Estimate, Probe
     from fedotp.runs.directory import RunDirectory
-    from fedotp.runs.watch import Observer
 
 app = typer.Typer()
 
@@ -37,18 +26,18 @@ ProbeOption = Annotated[bool, typer.Option("--probe", help="Attack an existing r
 
 @app.command()
 def audit(
-    source: SourceOrRunArgument = None,
-    changes: SetOption = None,
+    source: _options.SourceOrRunArgument = None,
+    changes: _options.SetOption = None,
     confidence: Annotated[float, typer.Option(help="Confidence of bounds and intervals.")] = 0.95,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; default: audit.json or probe.json in the run.")
     ] = None,
     canaries: CanariesOption = None,
     probe: ProbeOption = False,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
+    quiet: _options.QuietOption = False,
+    as_json: _options.JsonOption = False,
 ) -> None:
     """Measure a lower bound on leakage: epsilon from canaries, or membership from an attack on a run.
 
@@ -63,50 +52,32 @@ def audit(
       fedotp audit runs/private --canaries 1000
       fedotp audit runs/demo --probe
     """
-    where = source or SOURCE
-    directory = _directory(where)
+    from fedotp.runs.directory import RunDirectory
+
+    where = source or _options.SOURCE
+    directory = RunDirectory.open(where) if Path(where).is_dir() else None
     if directory is not None and changes and out is None:
         raise FedotpError(f"--set changes the settings of {where}: give the file to write with --out")
-    chosen = [*(changes or []), *([] if device == DEVICE else [f"compute.device={device}"])]
+    chosen = [*(changes or []), *([] if device == _options.DEVICE else [f"compute.device={device}"])]
     chosen += [] if backbone is None else [f"backbone.name={backbone}"]
-    if probe:
-        if canaries is not None:
-            raise FedotpError("--canaries: unsupported with --probe, which trains nothing; remove it")
-        if directory is None:
-            raise FedotpError(f"--probe needs the directory of a run, got {where}")
+    if probe and canaries is not None:
+        raise FedotpError("--canaries: unsupported with --probe, which trains nothing; remove it")
+    if probe and directory is None:
+        raise FedotpError(f"--probe needs the directory of a run, got {where}")
+    from fedotp.audit import audit as audit_config
     from fedotp.audit import probe_run
     from fedotp.cli.progress import run_progress
+    from fedotp.config import load_config
 
     found: Audit | Probe
     with run_progress(quiet=quiet or as_json) as observer:
         if probe and directory is not None:
             found = probe_run(directory.path, chosen, confidence=confidence, observer=observer)
         else:
-            found = _audit(where, directory, chosen, canaries, confidence, observer)
+            config = (load_config(where) if directory is None else directory.config).override(chosen)
+            number = {} if canaries is None else {"canaries": canaries}
+            found = audit_config(config, **number, confidence=confidence, like=directory, observer=observer)
     _finish(found, directory, out, as_json=as_json)
-
-
-def _directory(where: str) -> "RunDirectory | None":
-    """Return the run at `where`; None if that is a configuration."""
-    from fedotp.runs.directory import RunDirectory
-
-    return RunDirectory.open(where) if Path(where).is_dir() else None
-
-
-def _audit(
-    where: str,
-    directory: "RunDirectory | None",
-    changes: list[str],
-    canaries: int | None,
-    confidence: float,
-    observer: "Observer",
-) -> "Audit":
-    from fedotp.audit import audit as audit_config
-    from fedotp.config import load_config
-
-    config = (load_config(where) if directory is None else directory.config).override(changes)
-    number = {} if canaries is None else {"canaries": canaries}
-    return audit_config(config, **number, confidence=confidence, like=directory, observer=observer)
 
 
 def _finish(found: "Audit | Probe", directory: "RunDirectory | None", out: Path | None, *, as_json: bool) -> None:
@@ -151,15 +122,15 @@ def _print_probe(found: "Probe") -> None:
     print(f"{found.members:,} training images against {found.others:,} others, separately for each client")
     shares = sorted(found.control.tpr)
     titles = [f"TPR at {share:.0%} FPR" for share in shares]
-    table = listing("attack on", "by", "AUC", *titles, right=["AUC", *titles])
+    shown: list[tuple[str, ...]] = []
     rows = [(attack.target, attack.score, attack.separation) for attack in found.attacks]
     for target, score, separation in (*rows, ("zero-shot CLIP", "loss", found.control)):
         numbers = [_shown(separation.tpr[share], 100, 1) for share in shares]
-        table.add_row(*map(cell, (target, score, _shown(separation.auc), *numbers)))
+        shown.append((target, score, _shown(separation.auc), *numbers))
     if found.allowed is not None:
         rates = [f"{100 * found.allowed.tpr[share]:.1f}" for share in shares]
-        table.add_row(*map(cell, ("at most", "any", f"{found.allowed.auc:.3f}", *rates)))
-    Console().print(table)
+        shown.append(("at most", "any", f"{found.allowed.auc:.3f}", *rates))
+    print_table(["attack on", "by", "AUC", *titles], shown, right=["AUC", *titles])
     print(f"learned: reduction of the loss against zero-shot CLIP; intervals hold jointly with {found.confidence:.0%}")
     if (most := found.allowed) is not None:
         print(f"at most: average limit of any attack by the accountant, epsilon {most.epsilon:.3g}")

@@ -7,20 +7,7 @@ from typing import Annotated
 import typer
 
 from fedotp._text import printable
-from fedotp.cli._options import (
-    DEVICE,
-    BackboneOption,
-    CalibrateOption,
-    ClientOption,
-    DeviceOption,
-    FrequenciesOption,
-    PriorOption,
-    RunArgument,
-    ScoreName,
-    ScoreOption,
-    SiteOption,
-    frequencies_of,
-)
+from fedotp.cli import _options
 from fedotp.cli.show import command, print_paths, promise
 from fedotp.errors import FedotpError
 
@@ -29,8 +16,8 @@ app = typer.Typer()
 
 @app.command()
 def export(
-    run: RunArgument,
-    client: ClientOption = None,
+    run: _options.RunArgument,
+    client: _options.ClientOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder or file to write; default: named after the client, in this folder.")
     ] = None,
@@ -38,21 +25,21 @@ def export(
         bool, typer.Option("--onnx", help="Write one ONNX file: image tower, classifier and scores, without Python.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing output.")] = False,
-    calibrate: CalibrateOption = None,
-    score: ScoreOption = ScoreName.lac,
+    calibrate: _options.CalibrateOption = None,
+    score: _options.ScoreOption = _options.ScoreName.lac,
     with_memory: Annotated[
         bool,
         typer.Option(
             "--with-memory", help="For pFedPrompt: include the features and labels of the client's training images."
         ),
     ] = False,
-    prior: PriorOption = None,
-    frequencies: FrequenciesOption = None,
+    prior: _options.PriorOption = None,
+    frequencies: _options.FrequenciesOption = None,
     no_prior: Annotated[
         bool, typer.Option("--no-prior", help="Omit the client's class frequencies and the class prior.")
     ] = False,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
 ) -> None:
     """Export a client's trained classifier as a small bundle: prompts, class names, class features.
 
@@ -82,10 +69,11 @@ def export(
         calibrate=calibrate,
         score=score.value,
         prior=0.0 if no_prior else prior,
-        frequencies=frequencies_of(frequencies),
+        frequencies=_options.frequencies_of(frequencies),
     )
     classifier = classifier.without_frequencies() if no_prior else classifier
-    written = out or Path(f"{_plain(classifier.client)}.{'onnx' if onnx else 'bundle'}")
+    name = re.sub(r"[^\w.-]+", "-", classifier.client).strip(".-") or "client"
+    written = out or Path(f"{name}.{'onnx' if onnx else 'bundle'}")
     save = classifier.save_onnx if onnx else classifier.save
     save(written, force=force, with_memory=with_memory)
     n_bytes = sum(path.stat().st_size for path in ([written] if onnx else written.iterdir()))
@@ -104,15 +92,15 @@ def calibrate(
     images: Annotated[
         str, typer.Argument(metavar="FOLDER", help="Images of the site: a folder per class, or a *.csv table.")
     ],
-    site: SiteOption = None,
+    site: _options.SiteOption = None,
     every: Annotated[
         bool, typer.Option("--all", help="Also use training images; only if the site did not train on them.")
     ] = False,
-    score: ScoreOption = ScoreName.lac,
-    prior: PriorOption = None,
-    frequencies: FrequenciesOption = None,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
+    score: _options.ScoreOption = _options.ScoreName.lac,
+    prior: _options.PriorOption = None,
+    frequencies: _options.FrequenciesOption = None,
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
 ) -> None:
     """Calibrate a bundle with labelled images of the site that were not used for training.
 
@@ -133,14 +121,9 @@ def calibrate(
     if not (bundle / "bundle.json").is_file():
         raise FedotpError(f"{bundle} is not a bundle: it has no bundle.json; create one with `fedotp export`")
     classifier = Bundle(bundle).classifier(backbone=backbone, device=device)
-    classifier = classifier.with_prior(prior, frequencies_of(frequencies))
+    classifier = classifier.with_prior(prior, _options.frequencies_of(frequencies))
     calibrated = calibrated_by(classifier, images, score=score.value, site=site, every=every, on_left_out=print)
     save_calibration(calibrated, bundle)
     assert calibrated.calibration is not None
     print(f"{printable(calibrated.client)}: {promise(calibrated.calibration)}")
     print_paths([("use it", command("predict", bundle, "IMAGE", "--coverage", "0.9"))])
-
-
-def _plain(client: str) -> str:
-    """Return a client's name as a folder name."""
-    return re.sub(r"[^\w.-]+", "-", client).strip(".-") or "client"

@@ -19,7 +19,7 @@ from rich.progress import (
 from fedotp import data
 from fedotp._text import counted, printable
 from fedotp.cli import _complete, _options
-from fedotp.cli.show import cell, listing, print_wide
+from fedotp.cli.show import print_table
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
 
@@ -37,12 +37,11 @@ def list_datasets(root: _options.RootOption = None) -> None:
     """
     data.bring_datasets()
     numbers = ("classes", "domains", "train", "test")
-    table = listing("name", *numbers, "found at", right=numbers)
+    rows = []
     for info in data.DATASETS.values():
-        place = data.find_dataset(info.name, root)
         sizes = (f"{n:,}" for n in (info.n_classes, info.n_domains, info.n_train, info.n_test))
-        table.add_row(info.name, *sizes, cell(place or "-"))
-    print_wide(table)
+        rows.append((info.name, *sizes, data.find_dataset(info.name, root) or "-"))
+    print_table(("name", *numbers, "found at"), rows, right=numbers, wide=True)
 
 
 @app.command()
@@ -198,26 +197,25 @@ def _print(text: str) -> None:
 
 def _print_counts(dataset: "data.Dataset") -> None:
     domains = dataset.domains if len(dataset.domains) > 1 else ("train / test",)
-    table = listing("class", *domains, right=domains)
     for note in dataset.notes:
         _print(f"note: {note}")
+    rows: list[list[str]] = []
     for label, name in enumerate(dataset.classes):
-        cells = (
+        counts = (
             " / ".join(
-                str(int(((split.labels == label) & (split.domains == d)).sum()))
-                for split in (dataset.train, dataset.test)
+                str(((part.labels == label) & (part.domains == d)).sum()) for part in (dataset.train, dataset.test)
             )
             for d in range(len(dataset.domains))
         )
-        table.add_row(cell(name), *cells)
-    Console().print(table)
+        rows.append([name, *counts])
+    print_table(("class", *domains), rows, right=domains)
 
 
 def _print_clients(dataset: "data.Dataset", partition: "Partition") -> None:
     numbers = ("classes", "train", "test")
-    table = listing("client", "domain", *numbers, right=numbers)
-    for client, row in zip(partition.clients, partition.counts(dataset), strict=True):
-        sizes = (row > 0).sum(), len(client.train), len(client.test)
-        table.add_row(*map(cell, (client.name, client.domain or "mixed", *sizes)))
-    Console().print(table)
+    rows = (
+        (client.name, client.domain or "mixed", (row > 0).sum(), len(client.train), len(client.test))
+        for client, row in zip(partition.clients, partition.counts(dataset), strict=True)
+    )
+    print_table(("client", "domain", *numbers), rows, right=numbers)
     print(f"{counted(len(partition), 'client')}, digest {partition.digest}")

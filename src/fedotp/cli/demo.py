@@ -10,8 +10,8 @@ import typer
 
 from fedotp.cli._options import QuietOption
 from fedotp.cli._trials import run_trials
+from fedotp.cli.report import analysed
 from fedotp.cli.show import print_paths
-from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.runs.many import Outcome
@@ -66,13 +66,9 @@ def demo(
 
 def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
     """Write the page about all runs, with an analysis of one run of FedOTP."""
-    from fedotp.report import analyse
     from fedotp.report.page import Analysed, write_page
 
-    looked_into: list[Analysed | None] = [None] * len(outcomes)
+    looked_into: list[Analysed] = [None] * len(outcomes)
     place = METHODS.index("fedotp") * len(SPLITS)
-    try:
-        looked_into[place] = analyse(outcomes[place].directory).as_dict()
-    except FedotpError as error:
-        looked_into[place] = str(error)
+    looked_into[place] = analysed(outcomes[place].directory, quiet=True)
     return write_page([outcome.directory for outcome in outcomes], folder / "report.html", looked_into)

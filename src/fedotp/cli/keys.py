@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedotp.cli._options import need_posix
-from fedotp.cli.show import cell, listing, print_paths, print_wide
+from fedotp.cli.show import print_paths, print_table
 from fedotp.errors import FedotpError
 from fedotp.flower import SERVER_DAYS, SITE_DAYS
 
@@ -128,10 +128,7 @@ def show(
     """
     from fedotp.flower.keys import key_facts
 
-    table = listing("owner", "fingerprint (SHA-256)", "")
-    for row in key_facts(folder):
-        table.add_row(*map(cell, row))
-    print_wide(table)
+    print_table(("owner", "fingerprint (SHA-256)", ""), key_facts(folder), wide=True)
 
 
 def _words(text: str) -> list[str]:

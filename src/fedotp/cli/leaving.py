@@ -1,7 +1,7 @@
 """`fedotp forget`: rerun a federation without some clients, with a certificate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -9,9 +9,6 @@ from fedotp.cli import _complete
 from fedotp.cli._options import ClientsOption, QuietOption
 from fedotp.cli.show import INTERRUPTED, SOME_FAILED, command, facts, print_paths
 from fedotp.errors import FedotpError, listed
-
-if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
-    from fedotp.runs.directory import RunDirectory
 
 app = typer.Typer()
 
@@ -69,22 +66,16 @@ def forget(
     with run_progress(quiet=quiet) as observer:
         left, certificate = forget_clients(run, clients, out, observer=observer)
     if certificate is None:
-        _print_next(left, run, clients, out)
+        named = (word for client in clients for word in ("--client", client))
+        again = command("forget", run, *named, *(["--out", out] if out else []))
+        if not left.is_deployed:
+            say(f"stopped; continue with: {again}")
+            raise typer.Exit(INTERRUPTED)
+        print_paths([("prepared", left.path), ("replay it", left.resume_command), ("then", again)])
         return
     _print(certificate)
     print_paths([("run", left.path), ("certificate", left.path / "forgotten.json")])
     say(f"{run} still contains {listed(clients)}: delete it, its reports and its bundles")
-
-
-def _print_next(left: "RunDirectory", run: Path, clients: list[str], out: Path | None) -> None:
-    from fedotp.cli.progress import say
-
-    named = (word for client in clients for word in ("--client", client))
-    again = command("forget", run, *named, *(["--out", out] if out else []))
-    if not left.is_deployed:
-        say(f"stopped; continue with: {again}")
-        raise typer.Exit(INTERRUPTED)
-    print_paths([("prepared", left.path), ("replay it", left.resume_command), ("then", again)])
 
 
 def _check(path: Path, against: Path | None) -> None:

@@ -60,7 +60,10 @@ def compare(
         changes=changes or [],
         controls=controls,
     )
-    reference = _place(against, named)
+    words = [word.strip() for word in named]
+    if against is not None and against.strip() not in words:
+        raise FedotpError(f"--against {against}: must be one of --methods, with its options: {', '.join(words)}")
+    reference = 0 if against is None else words.index(against.strip())
     run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
 
 
@@ -114,13 +117,6 @@ def _open_driver(jobs: int, changes: list[str] | None) -> None:
 
 def _default(what: str, source: str | None) -> Path:
     return Path("runs") / f"{what}-{Path(source or _options.SOURCE).stem}"
-
-
-def _place(method: str | None, methods: list[str]) -> int:
-    words = [word.strip() for word in methods]
-    if method is not None and method.strip() not in words:
-        raise FedotpError(f"--against {method}: must be one of --methods, with its options: {', '.join(words)}")
-    return 0 if method is None else words.index(method.strip())
 
 
 def _splits(text: str | None) -> list[int] | None:

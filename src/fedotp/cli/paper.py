@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fedotp.cli import _complete, _options
 from fedotp.cli._trials import execute, require_complete
-from fedotp.cli.show import cell, command, listing, print_checks, print_paths, print_wide
+from fedotp.cli.show import cell, command, print_checks, print_paths, print_table
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
@@ -45,12 +45,12 @@ def list_entries(seeds: _options.SeedsOption = _SEEDS) -> None:
     """
     from fedotp.paper import ENTRIES, numbers
 
-    right = ("cells", "runs")
-    table = listing("entry", "title", *right, right=right)
-    for entry in ENTRIES.values():
-        n_runs = len(_options.whole_numbers(seeds, "--seeds")) * len(entry.parts) * len(entry.methods)
-        table.add_row(*map(cell, (entry.name, entry.title, len(numbers(entry.name)) or "-", n_runs)))
-    Console().print(table)
+    right, n_seeds = ("cells", "runs"), len(_options.whole_numbers(seeds, "--seeds"))
+    rows = (
+        (entry.name, entry.title, len(numbers(entry.name)) or "-", n_seeds * len(entry.parts) * len(entry.methods))
+        for entry in ENTRIES.values()
+    )
+    print_table(("entry", "title", *right), rows, right=right)
 
 
 @app.command()
@@ -160,19 +160,16 @@ def _print_blocks(result: "Result") -> None:
     titles = result.titles if console.width >= _WIDE else result.titles[:_NARROW]
     for block in result.blocks:
         console.print(cell(block.title, "bold"))
-        shown = listing("", *titles, right=[title for title in titles if title != "verdict"])
-        for number, row in enumerate(result.rows(block)):
-            style = "" if number < len(block.lines) else "dim"
-            shown.add_row(*(cell(text, style) for text in row[: 1 + len(titles)]))
-        console.print(shown)
+        rows = [
+            [cell(text, "" if number < len(block.lines) else "dim") for text in row[: 1 + len(titles)]]
+            for number, row in enumerate(result.rows(block))
+        ]
+        print_table(("", *titles), rows, right=[title for title in titles if title != "verdict"])
         print_checks(block.warnings, block.notes)
         print()
     for grid in result.grids():
         console.print(cell(f"{grid.title}: paper / here, %" if grid.title else "paper / here, %", "bold"))
-        shown = listing("", *grid.columns, right=grid.columns)
-        for row in grid.rows:
-            shown.add_row(*map(cell, row))
-        print_wide(shown)
+        print_table(("", *grid.columns), grid.rows, right=grid.columns, wide=True)
         print()
     if len(titles) < len(result.titles):
         console.print(cell(f"For differences with intervals, see the files or use at least {_WIDE} columns."))

@@ -11,21 +11,7 @@ import typer
 
 from fedotp._files import write_atomically
 from fedotp._text import printable
-from fedotp.cli._options import (
-    DEVICE,
-    BackboneOption,
-    CalibrateOption,
-    ClassesOption,
-    ClassifierArgument,
-    ClientOption,
-    DeviceOption,
-    FrequenciesOption,
-    JsonOption,
-    PriorOption,
-    SetOption,
-    class_names,
-    frequencies_of,
-)
+from fedotp.cli import _options
 from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Shown
 from fedotp.cli.show import SOME_FAILED
 from fedotp.errors import FedotpError
@@ -38,7 +24,6 @@ if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
 app = typer.Typer()
 
 _BATCH = 64  # images
-_WIDTH = 44  # maximum of the column of names
 
 CoverageOption = Annotated[
     float | None,
@@ -55,20 +40,20 @@ CsvOption = Annotated[
 
 @app.command()
 def predict(
-    source: ClassifierArgument,
+    source: _options.ClassifierArgument,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Images, or folders of them.")],
-    client: ClientOption = None,
-    classes: ClassesOption = None,
-    changes: SetOption = None,
-    prior: PriorOption = None,
-    frequencies: FrequenciesOption = None,
+    client: _options.ClientOption = None,
+    classes: _options.ClassesOption = None,
+    changes: _options.SetOption = None,
+    prior: _options.PriorOption = None,
+    frequencies: _options.FrequenciesOption = None,
     coverage: CoverageOption = None,
-    calibrate: CalibrateOption = None,
+    calibrate: _options.CalibrateOption = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show per image.")] = 3,
     maps: MapsOption = None,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
-    as_json: JsonOption = False,
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
+    as_json: _options.JsonOption = False,
     as_csv: CsvOption = False,
 ) -> None:
     """Predict the classes of images with a client's trained classifier.
@@ -102,7 +87,7 @@ def predict(
 
     if coverage is not None:
         require_coverage(coverage)
-    shares = frequencies_of(frequencies)
+    shares = _options.frequencies_of(frequencies)
     own = (prior, shares) if classes is None else (0.0, None)  # shares refer to the new classes
     trained = load(
         source, client, backbone=backbone, device=device, calibrate=calibrate, prior=own[0], frequencies=own[1]
@@ -118,7 +103,10 @@ def predict(
         )
     if maps is not None and not classifier.matching.has_plan:
         raise FedotpError(f"{classifier.method.title} has no maps; remove --maps, or give a run of FedOTP")
-    printer = _printer(found, classifier, as_json=as_json, as_csv=as_csv, has_sets=coverage is not None)
+    printer: Printer = JsonPrinter() if as_json else LinePrinter([image.path for image in found], classifier.classes)
+    if as_csv:
+        calibrated = classifier.calibration is not None
+        printer = CsvPrinter(classifier.classes, has_sets=coverage is not None, has_p_values=calibrated)
     for start in range(0, len(found), _BATCH):
         pictures = list(_opened(found[start : start + _BATCH], classifier, printer))
         if pictures:
@@ -135,29 +123,16 @@ def _changed(classifier: "Classifier", changes: list[str], classes: str | None) 
     for change in changes:
         key, _, value = change.partition("=")
         if key.strip() == "method.mass":
-            classifier = classifier.with_mass(_number(change, value))
+            try:
+                mass = float(value)
+            except ValueError:
+                raise FedotpError(f"--set {change}: must be a number, for example method.mass=0.5") from None
+            classifier = classifier.with_mass(mass)
         elif key.strip() == "method.dial":
             classifier = classifier.with_dial(dial_of(value.strip()))
         else:
             raise FedotpError(f"--set {change}: only method.mass and method.dial can be changed after training")
-    return classifier if classes is None else classifier.with_classes(class_names(classes))
-
-
-def _number(change: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FedotpError(f"--set {change}: must be a number, for example method.mass=0.5") from None
-
-
-def _printer(
-    images: Sequence[Found], classifier: "Classifier", *, as_json: bool, as_csv: bool, has_sets: bool
-) -> Printer:
-    if as_csv:
-        return CsvPrinter(classifier.classes, has_sets=has_sets, has_p_values=classifier.calibration is not None)
-    if as_json:
-        return JsonPrinter()
-    return LinePrinter(_longest([image.path for image in images], _WIDTH), _longest(classifier.classes, _WIDTH // 2))
+    return classifier if classes is None else classifier.with_classes(_options.class_names(classes))
 
 
 def _show(
@@ -223,11 +198,6 @@ def _opened(images: Sequence[Found], classifier: "Classifier", printer: Printer)
             yield image, classifier.transform.crop(open_image(image.path))  # small: many fit into memory
         except FedotpError as error:
             printer.fail(image, str(error))
-
-
-def _longest(names: Sequence[object], most: int) -> int:
-    """Return the width of a column of names."""
-    return min(most, max(len(printable(name)) for name in names))
 
 
 def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path) -> Path:

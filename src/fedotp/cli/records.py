@@ -26,7 +26,7 @@ def check(
     from fedotp.flower.records import check_logs
 
     found = check_logs(files)
-    _print([], found.notes, found.wrong)
+    _print(found.notes, found.wrong)
     events = ", ".join(f"{n} {event}" for event, n in sorted(found.events.items()))
     when = f", {min(found.times)} to {max(found.times)}: {events}" if found.times else ""
     print(f"valid: {found.n_lines} lines{when}")
@@ -54,17 +54,17 @@ def verify(
     from fedotp.flower.server import verify_run
 
     found = verify_run(run, logs or [])
-    _print([], found.notes, found.wrong)
+    _print(found.notes, found.wrong)
     print(
         f"valid: {found.repeated} of {found.rounds} rounds repeated, {found.statements} statements of "
         f"{len(found.sites)} sites, {found.files} files"
     )
 
 
-def _print(facts: list[str], notes: list[str], wrong: list[str]) -> None:
+def _print(notes: list[str], wrong: list[str]) -> None:
     """Print findings; exit if something is wrong."""
-    for line in (*facts, *(f"note: {note}" for note in notes)):
-        print(printable(line))
+    for note in notes:
+        print(printable(f"note: {note}"))
     for line in wrong:
         typer.secho(f"wrong: {printable(line)}", err=True, fg="red")
     if wrong:

@@ -57,13 +57,13 @@ def report(
         raise FedotpError(f"{path} already exists; choose another --out, or overwrite it with --out {path}")
     if path.exists() and not is_page(path):  # checked before the analysis, which takes a while
         raise FedotpError(f"{path} exists and is not a report; choose another --out")
-    write_page(found, path, [_analyse(run, quiet) for run in found] if analysis else None, against=against)
+    write_page(found, path, [analysed(run, quiet=quiet) for run in found] if analysis else None, against=against)
     print_paths([("report", path)])
     if open_:
         webbrowser.open(path.resolve().as_uri())
 
 
-def _analyse(run: "RunDirectory", quiet: bool) -> "Analysed":
+def analysed(run: "RunDirectory", *, quiet: bool) -> "Analysed":
     """Return the analysis of a run, or the reason why there is none."""
     from fedotp.report import analyse
 

@@ -6,31 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from fedotp._system import keep_freed, open_driver
 from fedotp._text import printable
-from fedotp.cli._options import (
-    METHODS,
-    SOURCE,
-    JsonOption,
-    OutOption,
-    QuietOption,
-    ResumeOption,
-    RunArgument,
-    SetOption,
-    SourceArgument,
-    SourceOrRunArgument,
-)
+from fedotp.cli import _options
 from fedotp.cli.show import (
     INTERRUPTED,
-    cell,
     command,
-    listing,
     print_headline,
     print_numbers,
     print_paths,
     print_run,
+    print_table,
     print_views,
 )
 from fedotp.errors import FedotpError
@@ -59,16 +46,16 @@ MlflowOption = Annotated[
 
 @app.command()
 def run(
-    source: SourceArgument = None,
-    changes: SetOption = None,
-    out: OutOption = None,
+    source: _options.SourceArgument = None,
+    changes: _options.SetOption = None,
+    out: _options.OutOption = None,
     partition: PartitionOption = None,
-    resume: ResumeOption = None,
+    resume: _options.ResumeOption = None,
     tensorboard: TensorBoardOption = False,
     wandb: WandbOption = False,
     mlflow: MlflowOption = False,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: _options.QuietOption = False,
+    as_json: _options.JsonOption = False,
 ) -> None:
     """Run a federation, from images to prompts and results, in one directory.
 
@@ -97,7 +84,7 @@ def run(
             )
         directory = _run(None, resume, None, trackers, quiet=quiet, as_json=as_json)
     else:
-        asked = _asked(source or SOURCE, chosen, out, partition)
+        asked = _asked(source or _options.SOURCE, chosen, out, partition)
         directory = _run(*asked, trackers, quiet=quiet, as_json=as_json)
     if as_json:
         from fedotp.cli.progress import print_json
@@ -107,18 +94,18 @@ def run(
     print_run(directory)
     print_views(directory.summary)
     print()
-    _print_next(directory, source or SOURCE, chosen, can_compare=resume is None and partition is None)
+    _print_next(directory, source or _options.SOURCE, chosen, can_compare=resume is None and partition is None)
 
 
 @app.command()
 def evaluate(
-    run: RunArgument,
-    changes: SetOption = None,
+    run: _options.RunArgument,
+    changes: _options.SetOption = None,
     views: Annotated[
         str | None, typer.Option(metavar="VIEW,...", help="Also evaluate these views, for example base,novel,global.")
     ] = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    quiet: _options.QuietOption = False,
+    as_json: _options.JsonOption = False,
 ) -> None:
     """Evaluate the prompts of a run again, optionally with other settings; nothing is written.
 
@@ -161,16 +148,13 @@ def presets() -> None:
     """
     from fedotp.config import presets as all_presets
 
-    table = listing("preset", "description")
-    for name, summary in all_presets().items():
-        table.add_row(cell(name), cell(summary))
-    Console().print(table)
+    print_table(("preset", "description"), all_presets().items())
 
 
 @app.command()
 def config(
-    source: SourceOrRunArgument = None,
-    changes: SetOption = None,
+    source: _options.SourceOrRunArgument = None,
+    changes: _options.SetOption = None,
 ) -> None:
     """Print the complete configuration of a future run, with an explanation of each key.
 
@@ -185,7 +169,7 @@ def config(
     from fedotp.config import explained, load_config
     from fedotp.runs.directory import RunDirectory
 
-    where = source or SOURCE
+    where = source or _options.SOURCE
     found = RunDirectory.open(where).config if Path(where).is_dir() else load_config(where)
     for line in explained(found.override(changes or [])).splitlines():
         print(printable(line))
@@ -259,7 +243,7 @@ def _print_next(directory: "RunDirectory", source: str, changes: list[str], *, c
     paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
     if can_compare:
         options = [word for change in changes for word in ("--set", change)]
-        own, others = directory.config.method.name, METHODS.split(",")
+        own, others = directory.config.method.name, _options.METHODS.split(",")
         methods = ",".join([own, *(other for other in others if other != own)])
         paths.append(("", command("compare", source, "--methods", methods, *options)))
     print_paths(paths)

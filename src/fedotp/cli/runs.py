@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from fedotp._imports import import_named
 from fedotp._text import percent, printable
 from fedotp.cli._options import JsonOption, RunArgument
-from fedotp.cli.show import cell, facts, listing, print_paths, print_run, print_views, print_wide
+from fedotp.cli.show import cell, facts, print_paths, print_run, print_table, print_views
 from fedotp.errors import FedotpError, listed
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
@@ -41,7 +40,7 @@ def list_runs(
     if not folder.is_dir():
         raise FedotpError(f"{folder} is not a folder; `fedotp run` creates runs in runs/ by default")
     import_named()  # reports errors in files given by --import, though none is needed here
-    table = listing("started", "state", "rounds", "accuracy %", "method", "data", "run", right=("rounds", "accuracy %"))
+    rows: list[list[object]] = []
     found = find_runs(folder)
     unreadable: list[str] = []
     for run in found:
@@ -56,11 +55,12 @@ def list_runs(
         if as_json:
             print(json.dumps(line))
         else:
-            table.add_row(*map(cell, row), cell(run.path))
+            rows.append([*row, run.path])
     if as_json:
         return
     if found:
-        print_wide(table)
+        titles = ("started", "state", "rounds", "accuracy %", "method", "data", "run")
+        print_table(titles, rows, right=("rounds", "accuracy %"), wide=True)
     else:
         print(f"no runs in {printable(folder)}; create one with `fedotp run`")
     for why in unreadable:
@@ -163,19 +163,17 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
     summary = run.summary
     with_domains = any(client["domain"] for client in summary["clients"])
     numbers = ("test images", *(metric.heading for metric in METRICS.values()))
-    table = listing("client", *(["domain"] if with_domains else []), *numbers, "", right=numbers)
     joined = summary.get("joined", {}).get("clients", [])
     rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
     if run.is_deployed:
         known = {client["name"] for client in summary["clients"]}
         rows += [({"name": name}, "reported nothing") for name in run.manifest["clients"] if name not in known]
     shown = rows if every else rows[:_CLIENTS_SHOWN]
+    lines: list[list[object]] = []
     for client, remark in shown:
         values = [metric.write(client.get(key)) for key, metric in METRICS.items()]
         domain = [client.get("domain") or "mixed"] if with_domains else []
-        table.add_row(
-            *map(cell, (client["name"], *domain, client.get("test_images", "-"), *values)), cell(remark, "dim")
-        )
-    Console().print(table)
+        lines.append([client["name"], *domain, client.get("test_images", "-"), *values, cell(remark, "dim")])
+    print_table(["client", *(["domain"] if with_domains else []), *numbers, ""], lines, right=numbers)
     if len(shown) < len(rows):
         print(f"and {len(rows) - len(shown)} more; show them with --all")

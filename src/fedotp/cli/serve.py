@@ -6,32 +6,23 @@ import typer
 
 from fedotp._text import printable
 from fedotp._web import is_loopback
-from fedotp.cli._options import (
-    DEVICE,
-    BackboneOption,
-    CalibrateOption,
-    ClassifierArgument,
-    DeviceOption,
-    FrequenciesOption,
-    PriorOption,
-    frequencies_of,
-)
+from fedotp.cli import _options
 
 app = typer.Typer()
 
 
 @app.command()
 def serve(
-    source: ClassifierArgument,
+    source: _options.ClassifierArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8765,
     host: Annotated[
         str, typer.Option(help="Address to listen on; the default is reachable only from this machine.")
     ] = "127.0.0.1",
-    calibrate: CalibrateOption = None,
-    prior: PriorOption = None,
-    frequencies: FrequenciesOption = None,
-    backbone: BackboneOption = None,
-    device: DeviceOption = DEVICE,
+    calibrate: _options.CalibrateOption = None,
+    prior: _options.PriorOption = None,
+    frequencies: _options.FrequenciesOption = None,
+    backbone: _options.BackboneOption = None,
+    device: _options.DeviceOption = _options.DEVICE,
 ) -> None:
     """Serve a local page: drop an image, choose a client, see the prediction and where the prompts look.
 
@@ -54,7 +45,7 @@ def serve(
         device=device,
         calibrate=calibrate,
         prior=prior,
-        frequencies=frequencies_of(frequencies),
+        frequencies=_options.frequencies_of(frequencies),
     )
     server = make_server(classifiers, host=host, port=port)
     if not is_loopback(host):

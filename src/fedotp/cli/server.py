@@ -139,14 +139,10 @@ def server(
         return
     job |= {"log_to": security_log, "log_format": log_format, "status": _options.status_of(status, status_token)}
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
-    kept = {"--status": status, "--status-token": status_token, "--security-log": security_log}
+    kept: dict[str, object] = {"--keys": keys, "--host": host, "--port": None if port == PORT else port}
+    kept |= {"--status": status, "--status-token": status_token, "--security-log": security_log}
     more = [word for option, value in kept.items() if value is not None for word in (option, str(value))]
-    _print_end(directory, [*_where(keys, host, port), *_given(settings), *more])
-
-
-def _where(keys: Path | None, host: str | None, port: int) -> list[str]:
-    access = ["--insecure"] if keys is None else ["--keys", str(keys)]
-    return [*access, *(["--host", host] if host else []), *(["--port", str(port)] if port != PORT else [])]
+    _print_end(directory, [*(["--insecure"] if insecure else []), *more, *_given(settings)])
 
 
 def _given(settings: ServerSettings, without: tuple[str, ...] = KEPT) -> list[str]:

@@ -39,19 +39,21 @@ def command(*words: object) -> str:
     return shlex.join(["fedotp", *map(str, words), *import_options()])
 
 
-def listing(*titles: str, right: Sequence[str] = ()) -> Table:
-    """Return a table with titles; the columns in `right` contain numbers, which are never wrapped."""
+def print_table(
+    titles: Sequence[str], rows: Iterable[Iterable[object]], *, right: Sequence[str] = (), wide: bool = False
+) -> None:
+    """Print rows below titles; numbers, in the columns in `right`, are never wrapped, nor is a `wide` table."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in titles:
         number = title in right
         lines = textwrap.wrap(printable(title), _TITLE_WIDTH, break_long_words=False) if number else [printable(title)]
         heading = Text("\n".join(lines), style="bold")
         table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=number)
-    return table
-
-
-def print_wide(table: Table) -> None:
-    """Print a table with a long last column, without wrapping its lines."""
+    for row in rows:
+        table.add_row(*(each if isinstance(each, Text) else cell(each) for each in row))
+    if not wide:
+        Console().print(table)
+        return
     file = io.StringIO()
     Console(file=file, width=_ANY_WIDTH).print(table)
     for line in file.getvalue().splitlines():
@@ -133,7 +135,15 @@ def print_run(directory: "RunDirectory") -> None:
     if (privacy := summary.get("privacy", {})).get("ended_the_run"):
         print(f"ended by the privacy budget, after round {summary['rounds']}: epsilon {privacy['epsilon']:.3f}")
     print_numbers(summary)
-    _print_findings(directory)
+    rows: list[tuple[object, ...]] = []
+    with directory.reading():  # results of attacks, if any
+        if (audit := directory.finding("audit")) is not None:
+            rows.append(("privacy lost", f"epsilon {audit['bound']['epsilon']:.3g}", "at least; from fedotp audit"))
+        if (probe := directory.finding("probe")) is not None:
+            auc = max(attack["separation"]["auc"]["value"] for attack in probe["attacks"])
+            rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
+    if rows:
+        facts(rows)
     title, checks = directory.title, check_run(summary)
     print_checks([check.sentence(title) for check in checks if check.is_flagged], open_checks({title: checks}))
 
@@ -144,19 +154,6 @@ def print_checks(warnings: Sequence[str], notes: Sequence[str]) -> None:
         Console().print(cell(sentence, "bold yellow"))
     for sentence in notes:
         Console().print(cell(sentence, "dim"))
-
-
-def _print_findings(directory: "RunDirectory") -> None:
-    """Print the results of attacks on the run, if any."""
-    rows: list[tuple[object, ...]] = []
-    with directory.reading():
-        if (audit := directory.finding("audit")) is not None:
-            rows.append(("privacy lost", f"epsilon {audit['bound']['epsilon']:.3g}", "at least; from fedotp audit"))
-        if (probe := directory.finding("probe")) is not None:
-            auc = max(attack["separation"]["auc"]["value"] for attack in probe["attacks"])
-            rows.append(("membership", f"AUC {auc:.3f}", "of the best attack of fedotp audit --probe; 0.5 is chance"))
-    if rows:
-        facts(rows)
 
 
 def print_headline(run: "RunDirectory", n_clients: int) -> None:
@@ -204,21 +201,20 @@ def print_views(numbers: Mapping[str, Any]) -> None:
     means: Mapping[str, Mapping[str, Any]] = numbers.get("base_to_novel", {})
     over_rounds = any(view["evaluations"] > 1 for view in views)
     titles = ("classes", "images", "clients", "last %", *(("best %", "in round", "mean of last 5 %") * over_rounds))
-    table = listing("view", "model", *titles, right=titles)
 
-    def add(name: str, model: str, sizes: Sequence[str], values: Mapping[str, Any]) -> None:
+    def numbers_in(values: Mapping[str, Any]) -> list[object]:
         more = [percent(values["best"]), values["best_round"], percent(values["last_five"])] if over_rounds else []
-        table.add_row(*map(cell, (name, model, *sizes, percent(values["last"]), *more)))
+        return [percent(values["last"]), *more]
 
+    rows: list[list[object]] = []
     for view in views:
         sizes = [f"{n:,}" for n in (view["classes"], view["images"], len(view["clients"]))]
-        add(view["view"], view["model"], sizes, view)
+        rows.append([view["view"], view["model"], *sizes, *numbers_in(view)])
     for model, found in means.items():
-        for name in ("hm", "hm3", "cm"):
-            add(name.upper(), model, ["", "", ""], found[name])
+        rows += [[name.upper(), model, "", "", "", *numbers_in(found[name])] for name in ("hm", "hm3", "cm")]
     if views:
         print()
-        Console().print(table)
+        print_table(("view", "model", *titles), rows, right=titles)
         Console().print(cell(f"{_MODELS} {_MEANS}" if means else _MODELS, "dim"))
     for missing in numbers.get("missing_views", ()):
         print(f"no {printable(missing['view'])} view: {printable(missing['why'])}")

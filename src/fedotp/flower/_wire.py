@@ -95,7 +95,8 @@ def digest_of(params: Parameters) -> str:
 def from_record(record: ArrayRecord, expected: Parameters) -> Parameters:
     """Read parameters with the names, shapes and types of `expected`; all values must be finite."""
     if set(record) != set(expected):
-        raise FedotpError(f"expected arrays {_listed(expected)}, got {_listed(record)}")
+        right, got = (", ".join(sorted(names)) or "nothing" for names in (expected, record))
+        raise FedotpError(f"expected arrays {right}, got {got}")
     return {name: _tensor(name, record[name], value) for name, value in expected.items()}
 
 
@@ -119,10 +120,6 @@ def _tensor(name: str, array: Array, expected: torch.Tensor) -> torch.Tensor:
     if not np.isfinite(values).all():
         raise FedotpError(f"{name} contains non-finite values")
     return torch.from_numpy(values).to(expected.device)
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    return ", ".join(sorted(names)) or "nothing"
 
 
 def pack(parts: Mapping[int, bytes], key: str = _PARTS) -> dict[str, list[int] | list[bytes]]:

@@ -77,31 +77,20 @@ def threshold(scores: Floats, coverage: float) -> float:
     """Return the largest score of a class in a set, from the ascending scores (n,) of calibration images."""
     place = rank(len(scores), coverage)
     if place > len(scores):
+        most = math.floor(1000 * Fraction(len(scores), len(scores) + 1)) / 1000  # permitted by so many images
         raise FedotpError(
             f"a coverage of {coverage:g} needs at least {least_images(coverage):,} calibration images, "
-            f"got {len(scores):,}; calibrate with more images, or use a coverage of {_possible(len(scores))}"
+            f"got {len(scores):,}; calibrate with more images, or use a coverage of at most {most:g}"
         )
     return float(scores[place - 1])
 
 
-def _possible(n_images: int) -> str:
-    """Return the largest coverage that n images permit, rounded down to three digits."""
-    return f"at most {math.floor(1000 * Fraction(n_images, n_images + 1)) / 1000:g}"
-
-
-def prediction_sets(
-    probabilities: Floats,
-    most: float,
-    score: Score = SCORE,
-    *,
-    may_be_empty: bool = False,
-    draws: Floats | None = None,
-) -> Bools:
+def prediction_sets(probabilities: Floats, most: float, score: Score = SCORE, *, may_be_empty: bool = False) -> Bools:
     """Return the members (n, K) of the sets: classes with scores up to `most`, the `threshold`.
 
     The most probable class is always included, unless sets `may_be_empty`. This can only increase the coverage.
     """
-    found = nonconformity(probabilities, score, draws) <= most
+    found = nonconformity(probabilities, score) <= most
     if not may_be_empty:
         found[np.arange(len(found)), probabilities.argmax(-1)] = True
     return found

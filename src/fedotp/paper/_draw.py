@@ -1,6 +1,6 @@
 """Drawing of the paper's figures from the runs of an entry."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,10 @@ def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) ->
         return []
     if entry.drawing == "partition":
         return [_partition(entry, part, folder, changes) for part in entry.parts]
-    figures = _DRAWN[entry.drawing](entry, made)
+    if entry.drawing == "against shots":
+        figures = _against_shots(entry, made)
+    else:
+        figures = (named for part, outcomes in made for named in _of_part(str(entry.drawing), part, outcomes))
     return [save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
 
 
@@ -47,40 +50,20 @@ def _against_shots(entry: Entry, made: Made) -> _Named:
             yield dataset, report.plot_against(runs, "partition.shots")
 
 
-def _curves(entry: Entry, made: Made) -> _Named:
-    for part, outcomes in made:
-        firsts = _first_of_each(outcomes)
-        if runs := _complete(firsts):
+def _of_part(drawing: str, part: Part, outcomes: Sequence[Outcome]) -> _Named:
+    """Yield the figures of the complete runs of a part, of the first split and seed of each row."""
+    firsts = _first_of_each(outcomes)
+    runs = _complete(firsts)
+    match drawing:
+        case "curves" if runs:
             rows = [outcome.trial.called for outcome in firsts if outcome.directory.is_complete]
             yield part.dataset, report.plot_curves(runs, rows)
-
-
-def _similarity(entry: Entry, made: Made) -> _Named:
-    for part, outcomes in made:
-        if runs := _complete(_first_of_each(outcomes)):
-            maps = report.same_images(runs, _N_IMAGES)
-            yield part.dataset, report.plot_similarity(maps, "Cosine of patches and prompts, for the image's own class")
-
-
-def _maps(entry: Entry, made: Made) -> _Named:
-    for part, outcomes in made:
-        for run in _complete(_first_of_each(outcomes)):
-            yield part.dataset, report.plot_plan_maps(report.some_maps(run, _N_IMAGES))
-
-
-def _tsne(entry: Entry, made: Made) -> _Named:
-    for part, outcomes in made:
-        for run in _complete(_first_of_each(outcomes)):
-            yield part.dataset, report.project_prompts(run).plot()
-
-
-_DRAWN: dict[str, Callable[[Entry, Made], _Named]] = {
-    "against shots": _against_shots,
-    "curves": _curves,
-    "similarity": _similarity,
-    "maps": _maps,
-    "tsne": _tsne,
-}
+        case "similarity" if runs:
+            yield part.dataset, report.plot_similarity(report.same_images(runs, _N_IMAGES))
+        case "maps":
+            yield from ((part.dataset, report.plot_plan_maps(report.some_maps(run, _N_IMAGES))) for run in runs)
+        case "tsne":
+            yield from ((part.dataset, report.project_prompts(run).plot()) for run in runs)
 
 
 def _complete(outcomes: Sequence[Outcome]) -> list[RunDirectory]:

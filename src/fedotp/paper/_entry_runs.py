@@ -66,15 +66,11 @@ def find_made(entry: Entry, folder: Path) -> Made:
     outcomes = []
     for stem, trial in declared.items():
         if shuffled or trial.config.data.labels != "shuffled":
-            outcomes += [_found(trial, folder, stem + end) for end in asked or _OF_THE_PAPER]
+            for name in (stem + end for end in asked or _OF_THE_PAPER):
+                directory = RunDirectory(folder / name)
+                config = directory.config if directory.is_begun else trial.config  # changed by `--set`
+                outcomes.append(Outcome(replace(trial, name=name, config=config), directory))
     return by_part(entry, outcomes)
-
-
-def _found(trial: Trial, folder: Path, name: str) -> Outcome:
-    """Return the outcome of a trial, with the configuration of its run if it exists (changed by `--set`)."""
-    directory = RunDirectory(folder / name)
-    config = directory.config if directory.is_begun else trial.config
-    return Outcome(replace(trial, name=name, config=config), directory)
 
 
 def _stem(name: str) -> str:
@@ -88,7 +84,8 @@ def changed(entry: Entry, made: Made) -> list[str]:
     for outcome in (outcome for _, outcomes in made for outcome in outcomes if outcome.directory.is_begun):
         for key, (here, there) in difference(outcome.trial.config, declared[_stem(outcome.trial.name)]).items():
             if not _IGNORED.fullmatch(key):
-                values.setdefault(key, {})[f"{_shown(here)} instead of {_shown(there)}"] = None
+                now, then = ("none" if value is None else value for value in (here, there))
+                values.setdefault(key, {})[f"{now} instead of {then}"] = None
     return [f"{key} is {', '.join(words)}" for key, words in values.items()]
 
 
@@ -110,10 +107,6 @@ def _images(data: Mapping[str, Any]) -> str:
     if (n_train, n_test) == (known.n_train, known.n_test):
         return f"{there}, as many as in the paper"
     return f"{there}, in the paper {known.n_train:,} and {known.n_test:,}"
-
-
-def _shown(value: object) -> str:
-    return "none" if value is None else str(value)
 
 
 @dataclass(frozen=True)

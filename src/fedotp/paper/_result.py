@@ -73,6 +73,12 @@ class Line:
         return f"{100 * self.mean:.2f}" + ("" if self.std is None else f" ± {100 * self.std:.2f}")
 
     @property
+    def both(self) -> str:
+        """The paper's mean and ours."""
+        paper = "-" if self.paper is None else f"{self.paper.mean:.2f}"
+        return f"{paper} / {'-' if self.mean is None else f'{100 * self.mean:.2f}'}"
+
+    @property
     def n_runs(self) -> str:
         """The number of runs, as text."""
         return str(self.runs) if self.runs == self.asked else f"{self.runs} of {self.asked}"
@@ -103,6 +109,10 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
     reference = rows.index(entry.against)
     groups = {row: [o for o in outcomes if o.trial.called == row] for row in rows}
     summaries = {row: dict(complete(group)) for row, group in groups.items()}
+    last = {
+        row: [s["last_five"]["accuracy"] for s in each.values() if s.get("last_five")]
+        for row, each in summaries.items()
+    }
     table = Table.of(outcomes, reference)
     checked = {row.labels[0]: row for row in table.rows}
     blocks = []
@@ -118,7 +128,7 @@ def blocks_of(entry: Entry, part: Part, outcomes: Sequence[Outcome]) -> list[Blo
                 own,
                 statistics.fmean(ours[i].values()) if ours[i] else None,
                 _spread(entry, ours[i], [*summaries[row].values()], key),
-                _last_five([*summaries[row].values()]) if whole else None,
+                statistics.fmean(last[row]) if whole and last[row] else None,
                 len(ours[i]),
                 len(groups[row]),
                 paired(ours[i], dict.fromkeys(ours[i], own.mean / 100)) if own else None,  # a constant
@@ -149,11 +159,6 @@ def _spread(entry: Entry, ours: dict[Pair, float], summaries: Sequence[Mapping[s
     domain = key.removeprefix("accuracy_")
     of_runs = [summary["final"] if key == "accuracy" else summary["domains"].get(domain, {}) for summary in summaries]
     found = [numbers["accuracy_std"] for numbers in of_runs if "accuracy_std" in numbers]
-    return statistics.fmean(found) if found else None
-
-
-def _last_five(summaries: Sequence[Mapping[str, Any]]) -> float | None:
-    found = [summary["last_five"]["accuracy"] for summary in summaries if summary.get("last_five")]
     return statistics.fmean(found) if found else None
 
 
@@ -233,8 +238,7 @@ class Result:
         found = []
         for dataset, blocks in datasets.items():
             rows = [
-                [line.cell.method, *(_beside(block.lines[i]) for block in blocks)]
-                for i, line in enumerate(blocks[0].lines)
+                [line.cell.method, *(block.lines[i].both for block in blocks)] for i, line in enumerate(blocks[0].lines)
             ]
             found.append(Grid(dataset, [block.setting or block.dataset for block in blocks], rows))
         return found
@@ -279,8 +283,3 @@ class Result:
         for path, text in zip(paths, (self.to_csv(), self.to_markdown()), strict=True):
             write_atomically(path, text)
         return paths
-
-
-def _beside(line: Line) -> str:
-    paper = "-" if line.paper is None else f"{line.paper.mean:.2f}"
-    return f"{paper} / {'-' if line.mean is None else f'{100 * line.mean:.2f}'}"

@@ -183,7 +183,11 @@ def plot_partition(partition: Partition, dataset: Dataset) -> "Figure":
         axes.scatter(clients, classes, s=areas[clients, classes], c=colour, linewidths=0)
         axes.scatter([], [], s=40, c=colour, linewidths=0, label=_plain(domain or ""))
 
-    axes.set_title(_plain(_title(partition)), fontsize=10)
+    settings = partition.settings
+    title = f"{partition.dataset}, train: {settings.scheme}"
+    title += "" if settings.alpha is None else f", alpha {settings.alpha:g}"
+    title += "" if settings.shots is None else f", {settings.shots} shots"
+    axes.set_title(_plain(title), fontsize=10)
     axes.set(xlim=(-0.7, n_clients - 0.3), ylim=(n_classes - 0.3, -0.7), ylabel="class")
     axes.set_xlabel(f"client (largest dot: {counts.max():,} images)")
     _name_ticks(axes.set_xticks, [client.name for client in partition.clients], rotation=90)
@@ -193,16 +197,6 @@ def plot_partition(partition: Partition, dataset: Dataset) -> "Figure":
     if len(domains) > 1:
         axes.legend(title="domain", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return figure
-
-
-def _title(partition: Partition) -> str:
-    settings = partition.settings
-    parts = [f"{partition.dataset}, train: {settings.scheme}"]
-    if settings.alpha is not None:
-        parts.append(f"alpha {settings.alpha:g}")
-    if settings.shots is not None:
-        parts.append(f"{settings.shots} shots")
-    return ", ".join(parts)
 
 
 def _plain(name: str) -> str:

@@ -127,7 +127,7 @@ def plot_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
     return figure
 
 
-def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> "Figure":
+def plot_similarity(maps: Mapping[str, Sequence[ImageMap]]) -> "Figure":
     """Plot cosines of patches and prompts, several runs side by side on the same images (the paper's Figure 2).
 
     One row per image, one column per prompt of each run; `maps` are by the name of the run. Every panel has its own
@@ -138,7 +138,7 @@ def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> 
         for name, shown in maps.items()
         for n, kind in enumerate(shown[0].kinds)
     ]
-    first = next(iter(maps.values()))
+    first, title = next(iter(maps.values())), "Cosine of patches and prompts, for the image's own class"
     figure, grid = _grid(len(first), 1 + len(columns), title, side=1.45, text=0.4 * len(first))
     for row, axes in enumerate(grid):
         _picture(axes[0], first[row], judged=False)
@@ -149,7 +149,7 @@ def plot_similarity(maps: Mapping[str, Sequence[ImageMap]], title: str = "") -> 
     return figure
 
 
-def plot_plan_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
+def plot_plan_maps(maps: Sequence[ImageMap]) -> "Figure":
     """Plot transport plans of each prompt at several masses (the paper's Figure A4).
 
     A row per image and prompt, a column per mass. All panels have the same scale: the share of its column's mass that a
@@ -162,7 +162,7 @@ def plot_plan_maps(maps: Sequence[ImageMap], title: str = "") -> "Figure":
 
     kinds, masses = maps[0].kinds, list(maps[0].plans)
     scale = ScalarMappable(LogNorm(1 / _REACH, _REACH), LinearSegmentedColormap.from_list("plan", _TINTS))
-    figure, grid = _grid(len(maps) * len(kinds), 1 + len(masses), title, side=1.15, text=0.22 * len(maps), beside=0.9)
+    figure, grid = _grid(len(maps) * len(kinds), 1 + len(masses), "", side=1.15, text=0.22 * len(maps), beside=0.9)
     for row, axes in enumerate(grid):
         shown, n = maps[row // len(kinds)], row % len(kinds)
         axes[0].set_axis_off()

@@ -97,7 +97,7 @@ class PlanStatistics:
         """Return a JSON-ready dictionary."""
         return {**{key: rounded(value) for key, value in vars(self).items()}, "uniform_entropy": 1.0}
 
-    def plot(self, title: str = "") -> "Figure":
+    def plot(self, title: str) -> "Figure":
         """Plot entropy of the plans, unassigned patches, overlap, and accuracy against the mass.
 
         The band around the accuracy with the uniform plan is one standard error.
@@ -120,8 +120,7 @@ class PlanStatistics:
             axes.set_xticks(self.masses)
             bare(axes)
             axes.legend(frameon=False, fontsize=8, loc="best")
-        if title:
-            figure.suptitle(title, fontsize=10)
+        figure.suptitle(title, fontsize=10)
         return figure
 
 

@@ -43,7 +43,7 @@ class Projection:
     together: float
     by_chance: float
 
-    def plot(self, title: str = "") -> "Figure":
+    def plot(self) -> "Figure":
         """Plot one point per client, groups by colour and shape (the paper's Figure A5)."""
         groups = sorted(set(self.group))
         figure = new_figure(6.4 if len(groups) <= 12 else 7.6, 4.4)
@@ -68,7 +68,7 @@ class Projection:
             f"Private prompts of {len(self.x)} clients; t-SNE, perplexity {self.perplexity:.3g}\n"
             f"nearest prompt of the same group: {self.together:.0%} of the clients, by chance {self.by_chance:.0%}"
         )
-        axes.set_title(title or note, fontsize=9, loc="left")
+        axes.set_title(note, fontsize=9, loc="left")
         axes.legend(
             title=self.by, title_fontsize=9, fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
         )

@@ -157,9 +157,9 @@ class Model:
             "label": maps.label,
             "best": [{"name": name, "probability": p} for name, p in best],
             "kinds": list(maps.kinds),
-            "similarity": _rounded(maps.similarity),
+            "similarity": np.round(maps.similarity, 5).tolist(),
             # share of each patch that is transported to the prompt: from 0 to 1
-            "plan": None if maps.plan is None else _rounded(maps.plan * n_patches),
+            "plan": None if maps.plan is None else np.round(maps.plan * n_patches, 5).tolist(),
             "prior": often,
             "limits": None if trained.calibration is None else _limits(prediction, classifier.calibration),
         }
@@ -168,12 +168,10 @@ class Model:
         name = secrets.token_urlsafe(12)
         # images of 8 bits are cropped alike for all clients; others depend on each client's window
         self._images[name] = _Kept(picture if has_more_bits(picture) else self._first.transform.crop(picture))
-        while len(self._images) > _KEPT or (len(self._images) > 1 and self._n_pixels() > _KEPT_PIXELS):
-            self._images.popitem(last=False)
+        pixels = {key: kept.picture.width * kept.picture.height for key, kept in self._images.items()}
+        while len(pixels) > _KEPT or (len(pixels) > 1 and sum(pixels.values()) > _KEPT_PIXELS):
+            del pixels[self._images.popitem(last=False)[0]]
         return name
-
-    def _n_pixels(self) -> int:
-        return sum(kept.picture.width * kept.picture.height for kept in self._images.values())
 
     def _find(self, image: str) -> _Kept:
         if image not in self._images:
@@ -221,7 +219,3 @@ def _limits(prediction: Prediction, calibration: Calibration | None) -> dict[str
         "unlike": bool(prediction.unlike[0]),
         "sets": [{"coverage": c, "least": least[c], "set": sets.get(c)} for c in COVERAGES],
     }
-
-
-def _rounded(values: np.ndarray) -> Any:
-    return np.round(values, 5).tolist()

@@ -68,14 +68,14 @@ class ConnectionLimits:
         self._no_key, self._most_of_one = no_key, most_of_one
         self._connections: dict[Peer, _Connection] = {}
 
-    def listen(self, host: str, port: int, backlog: int = 128) -> socket.socket:
+    def listen(self, host: str, port: int) -> socket.socket:
         """Open a socket that listens at `host`:`port` and counts its connections. Raises OSError."""
         listening = _LimitedSocket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listening.limits = self
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, port))
-            listening.listen(backlog)
+            listening.listen(128)
             listening.setblocking(False)
         except OSError:
             listening.close()

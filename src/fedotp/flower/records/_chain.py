@@ -7,12 +7,12 @@ make a new chain from that place on, and can remove the last lines; another part
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import cannot_write, opened_in_place, parse_json, read_regular
+from fedotp._files import cannot_write, opened_in_place, parse_json, read_file
 from fedotp.errors import FedotpError
 
 FIRST = "0" * 64
@@ -76,22 +76,13 @@ class Chain:
 
 def read_chain(path: Path, after: Place | None = (0, FIRST)) -> list[Line]:
     """Read and check the lines of a chain that continues `after` a line; None: any."""
-    try:
-        content = read_regular(path, MOST_BYTES)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
-    return list(_checked(content, after))
-
-
-def _checked(content: bytes, after: Place | None) -> Iterator[Line]:
-    *lines, rest = content.split(b"\n")
-    for place, raw in enumerate(lines, 1):
-        line = _line(place, raw, after)
-        yield line
-        number = line.content.get("n")
-        after = (number, line.hash) if isinstance(number, int) else None
-    if rest:
-        yield _unended(len(lines) + 1, rest)
+    *whole, rest = read_file(path, MOST_BYTES).split(b"\n")
+    lines: list[Line] = []
+    for place, raw in enumerate(whole, 1):
+        lines.append(_line(place, raw, after))
+        number = lines[-1].content.get("n")
+        after = (number, lines[-1].hash) if isinstance(number, int) else None
+    return [*lines, _unended(len(whole) + 1, rest)] if rest else lines
 
 
 def _line(place: int, raw: bytes, after: Place | None) -> Line:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedotp._files import cannot_write, held, opened_in_place, read_regular
+from fedotp._files import cannot_write, held, opened_in_place, read_file
 from fedotp.errors import FedotpError
 from fedotp.flower._events import Event, handling
 from fedotp.flower.records._chain import FIRST, Chain, Place, read_chain
@@ -91,10 +91,7 @@ def _head_of(path: Path) -> Path:
 
 def _read_head(head: Path) -> Place:
     """Return number and hash of the last line; an empty file is that of a new log."""
-    try:
-        text = read_regular(head, _LONGEST).decode("utf-8", "replace")
-    except OSError as error:
-        raise FedotpError(f"cannot read {head}: {error.strerror or error}") from error
+    text = read_file(head, _LONGEST).decode("utf-8", "replace")
     if not text:
         return 0, FIRST
     if not re.fullmatch(r"\d{20} [0-9a-f]{64}\n", text, re.ASCII):

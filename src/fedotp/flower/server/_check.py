@@ -10,6 +10,7 @@ from pathlib import Path
 from fedotp._files import require_writable
 from fedotp._system import available_memory
 from fedotp._text import counted
+from fedotp._web import is_loopback
 from fedotp.clip import CLIP
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError, listed
@@ -26,6 +27,7 @@ from fedotp.runs.tables import n_bytes
 log = logging.getLogger("fedotp.server")
 
 _LEAST_FREE = 1 << 30  # bytes
+_KEYS, _CONFIGURED = "requires the keys", "requires a valid configuration"
 _COPIES = 6  # of a site's update in memory: message, parts, arrays, float64, transcript, file
 _PER_SITE = 4  # connections that a site may have open at once
 _TIME_ERROR, _TIMEX_BYTES = 5, 512  # of adjtimex: the state of a clock that is not synchronised; at least its structure
@@ -90,10 +92,10 @@ class _Check:
         return f"server {remark}; {counted(len(held.sites), 'site')} accepted; revoked: {revoked}"
 
     def hosts(self) -> str:
-        hosts = [host for host in self._held().hosts if not _is_loopback(host)]
+        hosts = [host for host in needed(self.held, _KEYS).hosts if not is_loopback(host)]
         here = [host for host in hosts if _is_here(host)]
         text = f"the certificate is for {listed(hosts) or 'this machine only'}"
-        if _is_loopback(self.host):
+        if is_loopback(self.host):
             raise CautionError(f"{text}, but --host {self.host} cannot be reached from other machines")
         if not here:
             raise CautionError(
@@ -135,7 +137,7 @@ class _Check:
         return f"{config.method.title}, {counted(config.federation.rounds, 'round')}"
 
     def sites(self) -> str:
-        require_enough(self.settings, len(self._held().sites), self.folder or Path())
+        require_enough(self.settings, len(needed(self.held, _KEYS).sites), self.folder or Path())
         return f"starts when {self.settings.min_sites or len(self.names)} of {listed(self.names)} are ready"
 
     def known_classes(self) -> str:
@@ -144,7 +146,7 @@ class _Check:
         return f"{len(self.classes)}: {listed(self.classes)}"
 
     def backbone(self) -> str:
-        config = self._config()
+        config = needed(self.config, _CONFIGURED)
         clip = load_backbone(config.backbone.source, config.compute.device)
         if self.digest not in ("", clip.digest):
             raise FedotpError(f"{config.backbone.name} {clip.digest[:12]} differs from the run's; install the original")
@@ -152,7 +154,7 @@ class _Check:
         return f"{config.backbone.name} {clip.digest[:12]}"
 
     def directory(self, out: Path | None) -> str:
-        self.place = self.run.path if self.run else out or free_name(self._config(), Path("runs"))
+        self.place = self.run.path if self.run else out or free_name(needed(self.config, _CONFIGURED), Path("runs"))
         if self.run is None:
             RunDirectory(self.place).require_new()
         elif self.run.is_running:
@@ -161,7 +163,7 @@ class _Check:
         return f"{self.place} {'can be resumed' if self.run else 'is new and writable'}"
 
     def resources(self) -> str:
-        config, clip = self._config(), needed(self.clip, "no backbone")
+        config, clip = needed(self.config, _CONFIGURED), needed(self.clip, "no backbone")
         agreement = agreement_of(config, "", self.classes or ("one", "other"), self.settings)
         task = make_task(config, clip, agreement.classes, agreement.template)
         sent = config.method.send(config.method.shared(task, 1), None, 1)
@@ -177,16 +179,6 @@ class _Check:
                 kind = FedotpError if free < size else CautionError
                 raise kind(f"{texts[-1]}; provide more {what}")
         return "; ".join(texts)
-
-    def _held(self) -> ServerKeys:
-        return needed(self.held, "requires the keys")
-
-    def _config(self) -> Config:
-        return needed(self.config, "requires a valid configuration")
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _is_here(host: str) -> bool:

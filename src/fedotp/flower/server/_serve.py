@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedotp._files import cache_folder, require_writable
 from fedotp._system import Interrupt, listen
+from fedotp._web import is_loopback
 from fedotp.config import Config, load_config
 from fedotp.errors import FedotpError
 from fedotp.federation import Checkpoint, Progress
@@ -271,7 +272,7 @@ def run_server(
         path = out or free_name(config, Path("runs"))
         RunDirectory(path).require_new()
     require_writable(path)
-    if held is None and host not in ("localhost", "::1") and not host.startswith("127."):
+    if held is None and not is_loopback(host):
         log.warning("--insecure: any client that reaches %s:%d can participate and read messages", host, port)
     try:
         with (

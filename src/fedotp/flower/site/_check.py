@@ -81,7 +81,7 @@ class _Check:
         return f"{self.server} accepts {'this key, over TLS' if self.folder else 'any site (--insecure)'}"
 
     def clock(self) -> str:
-        asked = self._asked()
+        asked = needed(self.asked, "no connection")
         ahead = needed(asked.ahead, "the server's answer contains no time")
         text = f"{abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
         rule = (
@@ -94,7 +94,7 @@ class _Check:
         return text
 
     def version(self) -> str:
-        asked, here = self._asked(), fedotp.__version__
+        asked, here = needed(self.asked, "no connection"), fedotp.__version__
         if asked.refused or not asked.agreement:
             raise UncheckedError("refused by the server" if asked.refused else "the server is still starting; repeat")
         text = f"fedotp {here} here, {asked.version} at the server"
@@ -135,13 +135,13 @@ class _Check:
         return text
 
     def groups(self) -> str:
-        dataset = self._dataset()
+        dataset = needed(self.dataset, "no images")
         if not dataset.groups:
             raise UncheckedError("give patients in the column group of a table, or separate them yourself")
         return f"{counted(len(dataset.groups), 'group')}, none in both training and test images"
 
     def classes(self) -> str:
-        dataset, agreement = self._dataset(), needed(self.agreement, _UNKNOWN)
+        dataset, agreement = needed(self.dataset, "no images"), needed(self.agreement, _UNKNOWN)
         if not agreement.classes:
             raise UncheckedError(f"the server collects the sites' classes; here: {listed(dataset.classes)}")
         class_numbers(agreement.classes, dataset, "the federation")
@@ -160,7 +160,8 @@ class _Check:
 
     def resources(self) -> str:
         require_writable(self.settings.state)
-        dataset, agreement, clip = self._dataset(), needed(self.agreement, _UNKNOWN), needed(self.clip, "no backbone")
+        dataset, agreement = needed(self.dataset, "no images"), needed(self.agreement, _UNKNOWN)
+        clip = needed(self.clip, "no backbone")
         name, n_train, n_test = self.settings.name, len(dataset.train), len(dataset.test)
         require_bounded(agreement.config, name)
         config = self.settings.local(agreement.config)
@@ -188,12 +189,6 @@ class _Check:
             names = f"peers.crt has the keys of {counted(len(peers), 'site')}"
             raise FedotpError(f"{names}, at least {LEAST_SITES} are required; ask the coordinator for the newest file")
         return f"peers.crt has the keys of {listed(peers)}"
-
-    def _asked(self) -> Asked:
-        return needed(self.asked, "no connection")
-
-    def _dataset(self) -> Dataset:
-        return needed(self.dataset, "no images")
 
 
 def _sampled(split: Split) -> Split:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from fedotp._files import read_regular
+from fedotp._files import read_file
 from fedotp._text import one_line
 from fedotp._values import Words, parse_toml, require
 from fedotp.config import located, read_fields
@@ -128,7 +128,7 @@ def parse_policy(text: str) -> Policy:
 
 def read_policy(path: Path, key: Path | None) -> str:
     """Read and check a policy and, with the owner's public `key`, its signature in PATH.sig; return its text."""
-    content = _read(path)
+    content = read_file(path, _MOST_BYTES)
     if key is not None:
         _check_signature(path, content, key)
     with located(str(path)):
@@ -140,18 +140,11 @@ def read_policy(path: Path, key: Path | None) -> str:
     return text
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path, _MOST_BYTES)
-    except OSError as error:
-        raise FedotpError(f"cannot read {path}: {error.strerror or error}") from error
-
-
 def _check_signature(path: Path, content: bytes, key: Path) -> None:
     """Raise FedotpError unless PATH.sig is from `openssl dgst -sha384 -sign` and the private half of `key`."""
-    signature = _read(path.with_name(f"{path.name}.sig"))
+    signature = read_file(path.with_name(f"{path.name}.sig"), _MOST_BYTES)
     try:
-        public = load_pem_public_key(_read(key))
+        public = load_pem_public_key(read_file(key, _MOST_BYTES))
     except (ValueError, UnsupportedAlgorithm):
         public = None
     try:

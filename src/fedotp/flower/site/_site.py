@@ -14,7 +14,7 @@ import fedotp
 from fedotp._files import write_atomically
 from fedotp.classifier import Classifier, ClassPrior, Origin, backbone_name
 from fedotp.config import Config
-from fedotp.data import OnProgress
+from fedotp.data import Dataset, OnProgress
 from fedotp.errors import FedotpError, listed
 from fedotp.federation import FederatedData, Ints, Settings
 from fedotp.federation.clients import Clients, LocalResult
@@ -89,7 +89,7 @@ class Site:
 
     def classes(self, config: Config) -> tuple[str, ...]:
         """Return the site's class names, in order."""
-        return self.settings.source.classes(self.settings.local(config))
+        return self.settings.source.dataset(self.settings.local(config)).classes
 
     def agree(self, agreement: Agreement, number: int) -> dict[str, Any]:
         """Prepare to work as client `number`, and return the facts for the server."""
@@ -202,9 +202,10 @@ class Site:
                 f"site {settings.name} has backbone {backbone_name(config.backbone.name)} {clip.digest[:12]}, expected "
                 f"{agreement.config.backbone.name} {agreement.backbone[:12]}; install the same file"
             )
-        self._check_classes(agreement, config)
+        dataset = settings.source.dataset(config)
+        self._check_classes(agreement, dataset)
         task = make_task(config, clip, agreement.classes, agreement.template)
-        n_train, n_test = settings.source.sizes(config)
+        n_train, n_test = len(dataset.train), len(dataset.test)
         require_memory(task, config, max(n_train, n_test), settings.name)
         require_room(config, clip, n_train, n_test, settings.name)
         data = settings.source.images(config, agreement.classes, clip, self._on_encoding)
@@ -230,13 +231,12 @@ class Site:
             )
         return _Work(clients, private, ledger)
 
-    def _check_classes(self, agreement: Agreement, config: Config) -> None:
+    def _check_classes(self, agreement: Agreement, dataset: Dataset) -> None:
         """Raise DisagreementError if the site has a class that is not among the federation's."""
         known = set(agreement.classes)
-        unknown = [name for name in self.settings.source.classes(config) if name not in known]
-        if unknown:
+        if (unknown := next((name for name in dataset.classes if name not in known), None)) is not None:
             raise DisagreementError(
-                f"site {self.settings.name} has the class {unknown[0]!r}, which is not in the federation; "
+                f"site {self.settings.name} has the class {unknown!r}, which is not in the federation; "
                 f"the federation's classes are {listed(agreement.classes)}"
             )
 

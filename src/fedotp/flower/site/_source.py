@@ -24,20 +24,15 @@ class OwnImages:
     data: str
     name: str
 
-    def classes(self, config: Config) -> tuple[str, ...]:
-        """Return the classes of the data set."""
-        return self._dataset(config).classes
-
-    def sizes(self, config: Config) -> tuple[int, int]:
-        """Count training and test images."""
-        dataset = self._dataset(config)
-        return len(dataset.train), len(dataset.test)
+    def dataset(self, config: Config) -> Dataset:
+        """Return the data set."""
+        return load_dataset(self.data, test_split=config.data.test_split)
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None
     ) -> FederatedData:
         """Encode all images of the data set, which may lack images of some classes."""
-        dataset = self._dataset(config)
+        dataset = self.dataset(config)
         number = class_numbers(classes, dataset, "the federation")
         encoded = encode_for(config, dataset, clip, on_progress)
         if note := clipped_note(dataset, config.data.window):
@@ -50,9 +45,6 @@ class OwnImages:
             test=replace(images.test, labels=number[images.test.labels]),
         )
 
-    def _dataset(self, config: Config) -> Dataset:
-        return load_dataset(self.data, test_split=config.data.test_split)
-
 
 @dataclass(frozen=True)
 class Part:
@@ -60,14 +52,9 @@ class Part:
 
     part: int
 
-    def classes(self, config: Config) -> tuple[str, ...]:
-        """Return the classes of the data set."""
-        return _prepared(config).dataset.classes
-
-    def sizes(self, config: Config) -> tuple[int, int]:
-        """Count training and test images of the whole data set."""
-        dataset = _prepared(config).dataset
-        return len(dataset.train), len(dataset.test)
+    def dataset(self, config: Config) -> Dataset:
+        """Return the whole data set."""
+        return _prepared(config).dataset
 
     def images(
         self, config: Config, classes: tuple[str, ...], clip: CLIP, on_progress: OnProgress | None

@@ -101,17 +101,15 @@ class StatusApp:
             return PlainTextResponse("ok\n")
         if path == "/":
             return HTMLResponse(self._page)
-        if self._token and not self._is_ours(request.headers.get("authorization", "")):
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        is_ours = kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token.encode())
+        if self._token and not is_ours:
             return PlainTextResponse("unauthorised\n", 401, {"WWW-Authenticate": "Bearer"})
         if path == "/status.json":
             return JSONResponse(self._status.as_dict())
         if path == "/metrics":
             return Response(exposition(self._status.as_dict()), media_type=_METRICS)
         return PlainTextResponse("not found\n", 404)
-
-    def _is_ours(self, given: str) -> bool:
-        kind, _, token = given.partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token.encode())
 
 
 def _inside(element: str, page: str) -> str:

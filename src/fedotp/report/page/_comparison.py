@@ -30,17 +30,17 @@ class Named:
 def name_runs(runs: Sequence[RunDirectory]) -> list[Named]:
     """Name runs by method and differing settings, and by split and seed if there are several."""
     groups: list[list[RunDirectory]] = []
+    places: list[tuple[int, int]] = []
     for run in runs:
-        alike = next((group for group in groups if _alike(group[0], run)), None)
-        if alike is None:
-            groups.append([run])
-        else:
-            alike.append(run)
+        firsts = (group[0] for group in groups)
+        alike = (g for g, a in enumerate(firsts) if a.is_deployed == run.is_deployed and not _differing(a, run))
+        if (g := next(alike, len(groups))) == len(groups):
+            groups.append([])
+        groups[g].append(run)
+        places.append((g, len(groups[g]) - 1))
     labels = [_label(group[0], [other[0] for other in groups]) for group in groups]
-    number = {id(run): (g, i) for g, group in enumerate(groups) for i, run in enumerate(group)}
     named = []
-    for run in runs:
-        g, i = number[id(run)]
+    for run, (g, i) in zip(runs, places, strict=True):
         repeats = [tuple(flatten(other.config)[key] for key in _REPEATED) for other in groups[g]]
         differing = [
             f", {word} {number}"
@@ -107,10 +107,6 @@ def differing_settings(runs: Sequence[RunDirectory]) -> list[dict[str, Any]]:
     keys = {key: None for run in runs[1:] for key in difference(runs[0].config, run.config)}
     values = {key: [flatten(run.config).get(key) for run in runs] for key in keys}
     return [{"key": key, "values": row} for key, row in values.items()]
-
-
-def _alike(a: RunDirectory, b: RunDirectory) -> bool:
-    return a.is_deployed == b.is_deployed and not _differing(a, b)
 
 
 def _differing(a: RunDirectory, b: RunDirectory) -> list[str]:

@@ -63,7 +63,11 @@ def gather(run: RunDirectory) -> dict[str, Any]:
         "manifest": {key: value for key, value in manifest.items() if key != "config"},  # shown separately
         "missing": missing,
         "notes": _notes(config, summary),
-        "controls": _controls(summary),
+        "controls": {
+            title: share(summary["controls"][name]["accuracy"])
+            for name, title in CONTROLS.items()
+            if name in summary.get("controls", {})
+        },
         "warnings": _untrusted(summary),
         "checks": _checks(config, summary),
     }
@@ -96,11 +100,6 @@ def _untrusted(summary: dict[str, Any]) -> list[str]:
         for name, n in summary.get(key, {}).items():
             notices.append(f"{counted(n, 'update')} of site {name} {'was' if n == 1 else 'were'} {what}.")
     return notices
-
-
-def _controls(summary: dict[str, Any]) -> dict[str, int | None]:
-    found = summary.get("controls", {})
-    return {title: share(found[name]["accuracy"]) for name, title in CONTROLS.items() if name in found}
 
 
 def _checks(config: Config, summary: dict[str, Any]) -> dict[str, list[str]]:

@@ -100,7 +100,8 @@ def _fill(title: str, data: dict[str, Any]) -> str:
         "policy": _policy(library, script),
         "title": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "style": (assets / "page.css").read_text(encoding="utf-8"),
-        "data": _json(data),
+        # ASCII that is safe inside HTML
+        "data": json.dumps(_finite(data), separators=(",", ":"), allow_nan=False).translate(_ESCAPES),
         "library": library,
         "script": script,
     }
@@ -115,11 +116,6 @@ def _policy(*scripts: str) -> str:
         "style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _json(data: object) -> str:
-    """Return ASCII JSON that is safe inside HTML."""
-    return json.dumps(_finite(data), separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
 def _finite(value: Any) -> Any:
