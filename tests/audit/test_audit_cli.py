@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
+from audit.test_canaries import without_clip
 from cli.cli_made import command
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
@@ -49,7 +49,7 @@ def test_a_run_that_promises_is_audited(made: Path) -> None:
 
 
 def test_a_broken_promise_ends_with_status_1(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedotp.privacy._clipping._scale", lambda length, _: torch.ones_like(length))
+    without_clip(monkeypatch)
     done = command("audit", made / "private", "--canaries", 100, "--out", made / "broken.json")
     assert done.status == 1, done.out
     assert "The privacy guarantee is violated" in done.out

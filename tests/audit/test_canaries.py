@@ -1,5 +1,6 @@
 """Canaries among what is made private: an honest federation stays below its epsilon, a broken one is caught."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from fedotp.methods import METHODS
 from fedotp.privacy import PrivacySettings
 from fedotp.privacy import _mechanism as mechanism
 from fedotp.privacy._canaries import LENGTH, Canaries
-from fedotp.privacy._clipping import clip_and_add
+from fedotp.privacy._clipping import clip_and_add, clipped_sum
 
 NOISE = {"example": 5.0, "group": 5.0, "site": 5.0}
 CANARIES = {"example": 400, "group": 400, "site": 90}
@@ -68,11 +69,10 @@ def test_an_honest_federation_stays_below_its_epsilon(unit: str, method: str, pr
 
 
 def without_clip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is added is as long as it likes."""
-
-    monkeypatch.setattr("fedotp.privacy._clipping._scale", lambda length, _: torch.ones_like(length))
-    whole = mechanism.clipped_sum
-    monkeypatch.setattr(mechanism, "clipped_sum", lambda updates, start, norm: whole(updates, start, 1e9))
+    """Gradients and updates are added at their full length."""
+    for module in ("_clipping", "_canaries"):
+        monkeypatch.setattr(f"fedotp.privacy.{module}.clip_and_add", lambda *given: clip_and_add(*given[:2], math.inf))
+    monkeypatch.setattr(mechanism, "clipped_sum", lambda *given: clipped_sum(*given[:2], math.inf))
 
 
 def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
