@@ -47,7 +47,8 @@ def compare(
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
-    _open_driver(jobs, changes)
+    if jobs == 1:  # this process computes
+        open_driver(changes or [])
     from fedotp.config import load_config
     from fedotp.runs.many import by_method
 
@@ -97,7 +98,8 @@ def sweep(
       fedotp sweep demo --grid method.mass=0.5,0.9 --grid optimizer.lr=0.01,0.1
       fedotp sweep cifar10 --grid partition.alpha=0.1,0.5 --seeds 0,1,2 --jobs 2
     """
-    _open_driver(jobs, changes)
+    if jobs == 1:  # this process computes
+        open_driver(changes or [])
     from fedotp.config import load_config
     from fedotp.runs.many import by_grid
 
@@ -107,12 +109,6 @@ def sweep(
     drawn = [config.override(changes).seed] if seeds is None else _options.whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
     run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
-
-
-def _open_driver(jobs: int, changes: list[str] | None) -> None:
-    """Open the driver early if this process computes."""
-    if jobs == 1:
-        open_driver(changes or [])
 
 
 def _default(what: str, source: str | None) -> Path:
