@@ -29,7 +29,6 @@ from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress
 from fedotp.runs.directory._checksum import RunningDigest, checksum_error, read_checked, with_checksum
-from fedotp.runs.directory._provenance import require_method, require_same_code
 
 if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
@@ -48,6 +47,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._lock, self._metrics_file = self._file("state/lock"), self._file("metrics.jsonl")
         self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 
     def __repr__(self) -> str:
@@ -112,13 +112,34 @@ class RunDirectory:
         return str(self.manifest["method"]["title"])
 
     def require_method(self) -> None:
-        """Raise an error if the run's method is unknown, with the option that imports it."""
-        if self._file("manifest.json").is_file():
-            require_method(self.manifest, self.path)
+        """Raise an error if the run's method or partition scheme is unknown, with the option that imports it."""
+        if not self._file("manifest.json").is_file():
+            return
+        from fedotp.data.partition import SCHEMES, find_scheme
+        from fedotp.methods import find_method
+
+        config = self.manifest.get("config", {})
+        name, scheme = config.get("method", {}).get("name"), config.get("partition", {}).get("scheme")
+        if isinstance(name, str) and find_method(name) is None:
+            raise FedotpError(f"{self.path}: unknown method {name}; {_remedy(self._origin_of_method)}")
+        if isinstance(scheme, str) and scheme not in SCHEMES and find_scheme(scheme) is None:
+            remedy = _remedy(_texts(self.manifest.get("origins"), "partition"))
+            raise FedotpError(f"{self.path}: unknown partition scheme {scheme}; {remedy}")
 
     def require_same_code(self, method: "Method") -> None:
         """Raise an error if the run's method was edited after the run started."""
-        require_same_code(self.manifest, method, self.path)
+        from fedotp.methods import origin_of
+
+        before, now = self._origin_of_method, origin_of(type(method))
+        if "sha256" in before and "sha256" in now and before["sha256"] != now["sha256"]:
+            raise FedotpError(
+                f"{self.path}: its method {method.name} was edited: expected SHA-256 {before['sha256'][:12]} of "
+                f"{now['file']}, got {now['sha256'][:12]}; restore the file or start a new run"
+            )
+
+    @property
+    def _origin_of_method(self) -> dict[str, str]:
+        return _texts(self.manifest.get("method"), "origin")
 
     def require_same(self, what: str, name: str, digest: str, key: str = "digest") -> None:
         """Raise an error unless the run started with this backbone or data set."""
@@ -231,16 +252,10 @@ class RunDirectory:
 
     def save_predictions(self, predictions: "Predictions") -> None:
         """Write the last evaluation of each image."""
-        path = self._file("predictions.npz")
-        temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
-        try:
-            columns = vars(predictions).items()
-            kinds = {name: np.float32 if name == "loss" else np.int32 for name, _ in columns}
-            np.savez_compressed(temporary, **{name: values.astype(kinds[name]) for name, values in columns})
-            os.replace(temporary, path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise cannot_write(path, error) from error
+        content, columns = io.BytesIO(), vars(predictions).items()
+        kinds = {name: np.float32 if name == "loss" else np.int32 for name, _ in columns}
+        np.savez_compressed(content, **{name: values.astype(kinds[name]) for name, values in columns})
+        write_atomically(self._file("predictions.npz"), content.getvalue())
 
     def predictions(self) -> "Predictions":
         """Read the last evaluation of each image."""
@@ -299,14 +314,6 @@ class RunDirectory:
 
     def _file(self, name: str) -> Path:
         return self.path / name
-
-    @property
-    def _lock(self) -> Path:
-        return self._file("state/lock")
-
-    @property
-    def _metrics_file(self) -> Path:
-        return self._file("metrics.jsonl")
 
     def _metrics_bytes(self) -> bytes:
         return read_file(self._metrics_file, _MOST_BYTES) if self._metrics_file.exists() else b""
@@ -367,6 +374,19 @@ def _checked_archive(content: bytes) -> io.BytesIO:
             raise ValueError("its decompressed size exceeds the limit of 1 GiB")
     file.seek(0)
     return file
+
+
+def _texts(table: object, key: str) -> dict[str, str]:
+    """Return the origin of external code under `key` of a table of the manifest; such code is never imported by it."""
+    origin = table.get(key) if isinstance(table, dict) else None
+    return {name: str(value) for name, value in origin.items()} if isinstance(origin, dict) else {}
+
+
+def _remedy(origin: dict[str, str]) -> str:
+    if "package" in origin:
+        return f"install {origin['package']}, which defines it"
+    module = origin.get("module", "")
+    return f"give --import {shlex.quote(module if '.' in module else origin.get('file', 'FILE.py'))}, which defines it"
 
 
 def free_name(config: "Config", parent: Path) -> Path:
