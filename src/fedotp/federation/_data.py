@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.data.partition import Client
-from fedotp.data.store import EncodedDataset
+from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.federation._sampling import Ints, draws, order
 from fedotp.methods import Batch, Memory, Need, Task
 
@@ -23,12 +22,20 @@ _NONE = np.empty(0, np.int64)
 _CHUNK = 512  # images read at once for a memory
 
 
-class Features(Protocol):
-    """Encoded images: `fedotp.data.store.EncodedSplit`, or any object with its interface."""
+@dataclass(frozen=True, eq=False)
+class HeldFeatures:
+    """Features in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
+
+    For data created by a program, and to keep a small data set on the GPU.
+    """
+
+    pooled: Tensor
+    tokens: Tensor
 
     @property
     def n_crops(self) -> int:
         """Number of crops of every image."""
+        return len(self.pooled)
 
     def read(
         self,
@@ -39,7 +46,17 @@ class Features(Protocol):
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """Read pooled (..., e) and token (..., V, e) features of images `indices` (...); without `tokens` V is 0."""
+        """Return pooled (..., e) and token (..., V, e) features; without `tokens` V is 0."""
+        index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
+        crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
+        seen = self.tokens if tokens else self.tokens[:, :, :0]
+        return ImageFeatures(
+            pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
+        )
+
+
+Features = EncodedSplit | HeldFeatures
+"""Encoded images: in a token store or in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,39 +216,6 @@ def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) 
         tokens = images.features.read(rows, device=device, dtype=dtype).tokens
         spatial.append(F.normalize(tokens, dim=-1).mean(-2))
     return torch.cat(spatial)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldFeatures:
-    """Features in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
-
-    For data created by a program, and to keep a small data set on the GPU.
-    """
-
-    pooled: Tensor
-    tokens: Tensor
-
-    @property
-    def n_crops(self) -> int:
-        """Number of crops of every image."""
-        return len(self.pooled)
-
-    def read(
-        self,
-        indices: ArrayLike | Tensor,
-        crop: ArrayLike | Tensor = 0,
-        *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-        tokens: bool = True,
-    ) -> ImageFeatures:
-        """Return pooled (..., e) and token (..., V, e) features; without `tokens` V is 0."""
-        index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
-        crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
-        seen = self.tokens if tokens else self.tokens[:, :, :0]
-        return ImageFeatures(
-            pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
-        )
 
 
 @dataclass(frozen=True, eq=False)
