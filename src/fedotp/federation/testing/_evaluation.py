@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation._data import FederatedData, ResidentImages, log_frequencies
+from fedotp.federation._data import FederatedData, ResidentImages
 from fedotp.federation._metrics import METRICS, Floats, Tested
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
@@ -69,10 +69,8 @@ class LocalTester:
     def _prior(self, clients: Ints) -> Tensor | None:
         """Return the class prior (C, K) of `clients` with the factor in the settings; None for none."""
         evaluation = self.settings.evaluation
-        if not evaluation.strength:
-            return None
-        counts = self.data.class_counts(clients, len(self.task.classes))
-        return evaluation.strength * log_frequencies(counts, evaluation.smoothing).to(self.task.device)
+        prior = self.data.class_prior(clients, len(self.task.classes), evaluation.strength, evaluation.smoothing)
+        return None if prior is None else prior.to(self.task.device)
 
     def class_prior(self, client: int) -> dict[str, Any]:
         """Return the class prior of one client for JSON: strength, smoothing, counts (K,)."""
@@ -166,8 +164,12 @@ class Evaluation:
         return cls(clients, n, values, np.full(n_classes, np.nan), by_domain)
 
     def __repr__(self) -> str:
-        figures = f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}" if len(self.clients) else "no accuracy"
-        return f"<Evaluation of {len(self.clients):,} clients: {figures}>"
+        return f"<Evaluation of {len(self.clients):,} clients: {self.text if len(self.clients) else 'no accuracy'}>"
+
+    @property
+    def text(self) -> str:
+        """Mean and standard deviation of accuracy, for display."""
+        return f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}"
 
     @property
     def accuracy(self) -> Floats:
