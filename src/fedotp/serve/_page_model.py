@@ -31,16 +31,11 @@ _EACH = 8  # test images of a client
 
 
 class Samples:
-    """Test images of the clients of `run`; none if its data are not available or have changed."""
+    """Test images of the clients of the run at `path`; none if its data are not available or have changed."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, path: Path) -> None:
         """Store the run; data are read on first use."""
-        self._run = run
-
-    @classmethod
-    def of_run(cls, path: Path) -> "Samples | None":
-        """Open the run at `path`; None for a bundle or a run of real sites."""
-        return cls(RunDirectory(path)) if (path / "partition.json").is_file() else None
+        self._run = RunDirectory(path)
 
     def of(self, client: str) -> list[tuple[Image, str]]:
         """Return test images of `client`, its classes in turn, with the names of their classes."""
