@@ -182,7 +182,11 @@ class Bundle:
     def __init__(self, folder: str | Path) -> None:
         """Read bundle.json; `classifier` reads tensors and backbone."""
         self.folder = Path(folder)
-        facts = _read_facts(self.folder / FACTS)
+        facts = read_json(self.folder / FACTS, _MOST_BYTES)
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+            wrong = f"unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}"
+            raise FedotpError(f"{self.folder / FACTS}: {wrong}")
         with located(str(self.folder / FACTS)):
             self.client = _text(facts, "client")
             self.classes = _names(facts)
@@ -300,14 +304,6 @@ class Bundle:
             return dict(safetensors.torch.load(content))
         except (SafetensorError, ValueError, KeyError) as error:
             raise FedotpError(f"{path} is not a safetensors file: {error}") from error
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    facts = read_json(path, _MOST_BYTES)
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise FedotpError(f"{path}: unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
-    return facts
 
 
 def _config(facts: dict[str, Any]) -> Config:

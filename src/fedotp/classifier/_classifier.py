@@ -74,7 +74,7 @@ class Classifier:
     def __post_init__(self) -> None:
         """Pass the prior to the predictor."""
         logits = None if self.prior is None else self.prior.logits
-        predictor = self.predictor.with_prior(None if logits is None else logits.to(self.task.device))
+        predictor = replace(self.predictor, prior=None if logits is None else logits.to(self.task.device))
         object.__setattr__(self, "predictor", predictor)
 
     def __repr__(self) -> str:
@@ -213,7 +213,8 @@ class Classifier:
 
         "confidence" divides it for every image by the confidence of both.
         """
-        return replace(self, predictor=self.predictor.with_dial(dial), calibration=None)
+        predictor = replace(self.predictor, method=self.method.adjusted(dial=dial))
+        return replace(self, predictor=predictor, calibration=None)
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
         """Return this classifier with other class names, which can be any words."""

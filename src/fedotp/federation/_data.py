@@ -181,6 +181,12 @@ class FederatedData:
         own = (self.train.labels[self.train.clients[i]] for i in clients)
         return np.stack([np.bincount(labels, minlength=n_classes) for labels in own])
 
+    def class_prior(self, clients: Ints, n_classes: int, strength: float, smoothing: float) -> Tensor | None:
+        """Return `strength` times the logarithms of the class frequencies of `clients` (C,): (C, K); None for 0."""
+        if not strength:
+            return None
+        return strength * log_frequencies(self.class_counts(clients, n_classes), smoothing)
+
     def own_classes(self, clients: Ints, n_classes: int, device: torch.device) -> Tensor:
         """Return (C, K), true for classes among the training images of `clients`; all true for one without images."""
         own = self.class_counts(clients, n_classes) > 0
@@ -198,7 +204,12 @@ class FederatedData:
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """Return the training images of `clients`, in their first crop, for methods with `uses_memory`."""
         if (device, dtype) not in self._spatial:
-            self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
+            spatial = []  # mean normalised patch tokens
+            for start in range(0, len(self.train.labels), _CHUNK):
+                part = np.arange(start, min(start + _CHUNK, len(self.train.labels)))
+                tokens = self.train.features.read(part, device=device, dtype=dtype).tokens
+                spatial.append(F.normalize(tokens, dim=-1).mean(-2))
+            self._spatial[device, dtype] = torch.cat(spatial)  # (n, e)
         most = max(1, int(self.train.sizes(clients).max()))
         places = np.arange(most)[None] * np.ones((len(clients), 1), np.int64)
         places = np.where(places < self.train.sizes(clients)[:, None], places, -1)
@@ -206,16 +217,6 @@ class FederatedData:
         index = torch.from_numpy(np.maximum(rows, 0)).to(device)
         labels = np.where(rows < 0, -1, self.train.labels[np.maximum(rows, 0)])
         return Memory(self._spatial[device, dtype][index], torch.from_numpy(labels).to(device))
-
-
-def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Compute the mean normalised patch tokens (n, e) of all images."""
-    spatial = []
-    for start in range(0, len(images.labels), _CHUNK):
-        rows = np.arange(start, min(start + _CHUNK, len(images.labels)))
-        tokens = images.features.read(rows, device=device, dtype=dtype).tokens
-        spatial.append(F.normalize(tokens, dim=-1).mean(-2))
-    return torch.cat(spatial)
 
 
 @dataclass(frozen=True, eq=False)

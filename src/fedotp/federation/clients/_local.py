@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._data import FederatedData, OnImages, ResidentImages, log_frequencies
+from fedotp.federation._data import FederatedData, OnImages, ResidentImages
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
@@ -181,11 +181,9 @@ class LocalTrainer:
 
     def _prior(self, clients: Ints) -> Tensor | None:
         """Return the class prior (C, K) of `clients` (C,) in the loss; None without one."""
-        strength = self.settings.federation.prior
-        if not strength:
-            return None
-        counts = self.data.class_counts(clients, len(self.task.classes))
-        return strength * log_frequencies(counts, self.settings.evaluation.smoothing).to(self.device, self.dtype)
+        strength, smoothing = self.settings.federation.prior, self.settings.evaluation.smoothing
+        prior = self.data.class_prior(clients, len(self.task.classes), strength, smoothing)
+        return None if prior is None else prior.to(self.device, self.dtype)
 
     def _noise(self, work: LocalWork, noisy: NoisySteps, params: Parameters, received: Parameters) -> GroupNoise:
         clients = work.clients

@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation._data import ResidentImages, at_least
 from fedotp.federation._sampling import Ints
 from fedotp.matching import Matching, similarity
-from fedotp.methods import Batch, Dial, Kind, Memory, Method, Parameters, Task
+from fedotp.methods import Batch, Kind, Memory, Method, Parameters, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,17 +141,9 @@ class Predictor:
             raise FedotpError(f"{self.method.title}{rule} has no option mass: only unbalanced transport has")
         return replace(self, method=self.method.adjusted(mass=mass))
 
-    def with_dial(self, dial: Dial) -> "Predictor":
-        """Return a copy with another division of the mass between global (dial 0) and local prompts (1)."""
-        return replace(self, method=self.method.adjusted(dial=dial))
-
     def with_task(self, task: Task) -> "Predictor":
         """Return a copy for another task, for example with other classes."""
         return Predictor.of(self.method, task, self.params, len(self), memory=self.memory)
-
-    def with_prior(self, prior: Tensor | None) -> "Predictor":
-        """Return a copy with another class prior (C, K), or none."""
-        return replace(self, prior=prior)
 
 
 # Images on the GPU: the text tower and each batch are CUDA graphs --------------------------------------------
