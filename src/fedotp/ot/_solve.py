@@ -241,12 +241,8 @@ def marginals(
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
         if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
             raise FedotpError(f"{name} has shape {tuple(x.shape)}: must be ({size},) or {(*batch, size)}")
-    if given:
-        _check_given(a, b, rule)
-    return a, b
-
-
-def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
+    if not given:
+        return a, b
     if (a < 0).any() or (b < 0).any() or (b.sum(-1) <= 0).any():
         raise FedotpError("a and b must not be negative, and b must not be all 0")
     excess = b.sum(-1) / a.sum(-1) - 1
@@ -254,3 +250,4 @@ def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
     if (excess > slack).any() or (rule == "classical" and (excess < -slack).any()):
         relation = "equal" if rule == "classical" else "not exceed"
         raise FedotpError(f"the total of b must {relation} the total of a (off by {excess.abs().max():.3g})")
+    return a, b

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedotp._files import read_regular
 from fedotp.clip import CLIP, EvalTransform, Normalisation, TrainTransform
-from fedotp.data._check import Broken, broken_images
+from fedotp.data._check import Broken
 from fedotp.data._dataset import Dataset, ImageFiles, ImageRef, Split, SplitName
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.store import BATCH_SIZE, STORAGE, Storage
@@ -91,7 +91,10 @@ def encode(
         )
     broken = [*broken_train, *broken_test]
     if broken and not skip_broken:
-        raise broken_images(dataset, broken)
+        raise FedotpError(
+            f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
+            "`fedotp data check` lists them; skip them with --set data.skip_broken=true"
+        )
     dataset = dataset.without(b.ref for b in broken) if broken else dataset
     return EncodedDataset(dataset, train, test, job.n_encoded, job.n_repaired)
 
