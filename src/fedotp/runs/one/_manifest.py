@@ -16,7 +16,6 @@ from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
 from fedotp.data import clipped_note, origin_of_dataset
 from fedotp.data.partition import origin_of_scheme
-from fedotp.data.store import EncodedDataset
 from fedotp.methods import origin_of
 from fedotp.runs.one._prepare import Prepared
 
@@ -30,6 +29,10 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     if (found := prepared.novel) is not None:
         facts = {"digest": found.digest, "classes": list(found.classes), "test_images": len(found.labels)}
         novel = {"novel": {"name": dataset.name, **facts}}
+    train, test = prepared.encoded.train, prepared.encoded.test
+    in_both = None  # unknown because of random crops
+    if train.n_crops == 1 and train.store.folder == test.store.folder:
+        in_both = int(np.isin(test.records[0], train.records[0]).sum())
     crops, central = shown.crops, EvalTransform(size, prepared.config.authors.normalisation, shown.window)
     return {
         **made_with(prepared.config, clip),
@@ -41,7 +44,7 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "classes": list(dataset.classes),
             "train_images": len(dataset.train),
             "test_images": len(dataset.test),
-            "test_images_also_in_train": _in_both(prepared.encoded),
+            "test_images_also_in_train": in_both,
             "skipped": list(dataset.skipped),
             "notes": [*dataset.notes, *filter(None, [clipped_note(dataset, shown.window)])],
         },
@@ -86,13 +89,6 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         **({"origins": others} if others else {}),
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
-
-
-def _in_both(encoded: EncodedDataset) -> int | None:
-    """Count test images identical to a training image; None if unknown because of random crops."""
-    if encoded.train.n_crops > 1 or encoded.train.store.folder != encoded.test.store.folder:
-        return None
-    return int(np.isin(encoded.test.records[0], encoded.train.records[0]).sum())
 
 
 def _commit() -> str | None:
