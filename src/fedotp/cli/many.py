@@ -65,7 +65,13 @@ def compare(
     if against is not None and against.strip() not in words:
         raise FedotpError(f"--against {against}: must be one of --methods, with its options: {', '.join(words)}")
     reference = 0 if against is None else words.index(against.strip())
-    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
+    run_trials(
+        trials,
+        out or Path(f"runs/compare-{Path(source or _options.SOURCE).stem}"),
+        jobs,
+        quiet=quiet,
+        against=reference,
+    )
 
 
 @app.command()
@@ -108,11 +114,7 @@ def sweep(
     config, changes = load_config(source or _options.SOURCE), changes or []
     drawn = [config.override(changes).seed] if seeds is None else _options.whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
-    run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
-
-
-def _default(what: str, source: str | None) -> Path:
-    return Path("runs") / f"{what}-{Path(source or _options.SOURCE).stem}"
+    run_trials(trials, out or Path(f"runs/sweep-{Path(source or _options.SOURCE).stem}"), jobs, quiet=quiet)
 
 
 def _splits(text: str | None) -> list[int] | None:
