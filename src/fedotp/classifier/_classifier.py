@@ -213,8 +213,7 @@ class Classifier:
 
         "confidence" divides it for every image by the confidence of both.
         """
-        predictor = replace(self.predictor, method=self.method.adjusted(dial=dial))
-        return replace(self, predictor=predictor, calibration=None)
+        return replace(self, predictor=self.predictor.with_dial(dial), calibration=None)
 
     def with_classes(self, classes: Sequence[str]) -> "Classifier":
         """Return this classifier with other class names, which can be any words."""

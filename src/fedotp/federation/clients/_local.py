@@ -167,6 +167,10 @@ class LocalTrainer:
         with torch.no_grad():
             derived = self.method.derived(self.task, params, own_classes)
         params |= derived
+        noise = None
+        if noisy:
+            sizes, units = self.data.train.sizes(clients), self._units(clients)
+            noise = GroupNoise(clients, sizes, units, self._chances("noise", work), noisy.blind(params, received))
         return _Group(
             work,
             received,
@@ -175,7 +179,7 @@ class LocalTrainer:
             self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients)),
             list(self._steps(work, noisy)) if trained else [],
             self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None,
-            self._noise(work, noisy, params, received) if noisy else None,
+            noise,
             self._prior(clients),
         )
 
@@ -184,11 +188,6 @@ class LocalTrainer:
         strength, smoothing = self.settings.federation.prior, self.settings.evaluation.smoothing
         prior = self.data.class_prior(clients, len(self.task.classes), strength, smoothing)
         return None if prior is None else prior.to(self.device, self.dtype)
-
-    def _noise(self, work: LocalWork, noisy: NoisySteps, params: Parameters, received: Parameters) -> GroupNoise:
-        clients = work.clients
-        chances, blind = self._chances("noise", work), noisy.blind(params, received)
-        return GroupNoise(clients, self.data.train.sizes(clients), self._units(clients), chances, blind)
 
     def plant(self, canaries: Canaries) -> None:
         """Add canaries to every private step."""

@@ -1,6 +1,6 @@
 """Predictions of the clients' classifiers on their test images, and evaluations of these or of real sites' reports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,9 @@ class LocalTester:
         if self._resident and rows:
             found = self._resident.predict(params, order, rows, self._prior(clients))
         if found is None:
-            found = self._plain(self.predictor(clients, params).rows(order), rows)
+            predictor = self.predictor(clients, params).rows(order)
+            judged = [predictor.rows(slice(len(part))).judge(*self._read(part)) for part in rows]
+            found = [classes for classes, _ in judged], [loss for _, loss in judged]
         return Predictions.join(  # the only GPU synchronisation
             [self._lines(clients[falling], *part) for part in zip(rows, *found, strict=True)]
         )
@@ -100,11 +102,6 @@ class LocalTester:
             places = np.arange(start, min(start + self.batch_size, int(sizes[0])))
             places = np.where(places[None] < sizes[:n_active, None], places[None], -1)
             yield self.data.test.rows(clients[:n_active], places)
-
-    def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return predicted classes and losses of each batch, (A, B)."""
-        found = [predictor.rows(slice(len(rows))).judge(*self._read(rows)) for rows in batches]
-        return [classes for classes, _ in found], [loss for _, loss in found]
 
     def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
         """Read features and labels of `rows` (A, B); images common to all clients are read once."""

@@ -15,7 +15,7 @@ from fedotp.errors import FedotpError
 from fedotp.federation._data import ResidentImages, at_least
 from fedotp.federation._sampling import Ints
 from fedotp.matching import Matching, similarity
-from fedotp.methods import Batch, Kind, Memory, Method, Parameters, Task
+from fedotp.methods import Batch, Dial, Kind, Memory, Method, Parameters, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +140,10 @@ class Predictor:
             rule = f" with rule {self.matching.rule}" if self.matching.has_plan else ""
             raise FedotpError(f"{self.method.title}{rule} has no option mass: only unbalanced transport has")
         return replace(self, method=self.method.adjusted(mass=mass))
+
+    def with_dial(self, dial: Dial) -> "Predictor":
+        """Return a copy with another division of the mass between global (dial 0) and local prompts (1)."""
+        return replace(self, method=self.method.adjusted(dial=dial))
 
     def with_task(self, task: Task) -> "Predictor":
         """Return a copy for another task, for example with other classes."""

@@ -114,7 +114,9 @@ class ModelTests:
         if self._can_see_novel(PERSONAL):
             self.testers[_NOVEL] = self._novel_tester(PERSONAL, len(data))
         if backdoor is not None:
-            self.testers[_SUCCESS] = self._tester(PERSONAL, _attacked(data, backdoor))
+            patched = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
+            attacked = Images(backdoor.test, backdoor.target, patched)  # labelled as the target
+            self.testers[_SUCCESS] = self._tester(PERSONAL, replace(data, test=attacked))
         if self._sees_global:
             theirs = [data.test.clients[i] for i in held_out] if "holdout" in self._asked else []
             rows = np.union1d(self._rows, _union(theirs))
@@ -291,12 +293,6 @@ class ModelTests:
         at = order[np.searchsorted(lines.row, rows, sorter=order)]
         who = np.repeat(clients, [len(own) for own in lists])
         return [self._view(name, GLOBAL, replace(lines.at(at), client=who))]
-
-
-def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:
-    """Return the federation with the attacked versions of each client's images, labelled as the target."""
-    own = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
-    return replace(data, test=Images(backdoor.test, backdoor.target, own))
 
 
 def _majority(data: FederatedData, clients: Ints) -> Predictions:
