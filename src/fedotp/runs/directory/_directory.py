@@ -43,10 +43,14 @@ _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.
 
 
 class RunDirectory:
-    """The files of one run, complete or not."""
+    """The files of one run, complete or not.
+
+    `checkpoint` is the file of the latest checkpoint, `kept` that of the clients' private parameters.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.checkpoint, self.kept = self._file("state/checkpoint.safetensors"), self._file("state/private.bin")
         self._lock, self._metrics_file = self._file("state/lock"), self._file("metrics.jsonl")
         self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 
@@ -202,16 +206,6 @@ class RunDirectory:
             raise FedotpError(f"{self.path} is not complete; resume it with `{self.resume_command}`")
         return {key: value for key, value in self._summary.items() if key != _METRICS}
 
-    @property
-    def checkpoint(self) -> Path:
-        """The file of the latest checkpoint."""
-        return self._file("state/checkpoint.safetensors")
-
-    @property
-    def kept(self) -> Path:
-        """The file of the clients' private parameters."""
-        return self._file("state/private.bin")
-
     def metrics(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the records of metrics.jsonl, of one `kind` ("round", "evaluation") or all.
 
@@ -243,11 +237,7 @@ class RunDirectory:
         content = self._metrics_bytes()
         self._require_intact(content, n_bytes, digest)
         if len(content) > n_bytes:
-            try:
-                with open(opened_in_place(self._metrics_file, os.O_WRONLY), "wb") as file:
-                    file.truncate(n_bytes)
-            except OSError as error:
-                raise cannot_write(self._metrics_file, error) from error
+            write_atomically(self._metrics_file, content[:n_bytes])
         self._written = RunningDigest(content[:n_bytes])
 
     def save_predictions(self, predictions: "Predictions") -> None:
@@ -263,7 +253,12 @@ class RunDirectory:
 
         path = self._file("predictions.npz")
         try:
-            with np.load(_checked_archive(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
+            content = io.BytesIO(read_regular(path, _MOST_BYTES))
+            with zipfile.ZipFile(content) as archive:
+                if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+                    raise ValueError("its decompressed size exceeds the limit of 1 GiB")
+            content.seek(0)
+            with np.load(content, allow_pickle=False) as file:
                 client, row, label, predicted = (
                     file[name].astype(np.int64) for name in ("client", "row", "label", "predicted")
                 )
@@ -364,16 +359,6 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     except ValueError as error:
         raise FedotpError(f"{path}, line {number} is corrupt: {error}") from error
     return record
-
-
-def _checked_archive(content: bytes) -> io.BytesIO:
-    """Open an archive after checking its decompressed size."""
-    file = io.BytesIO(content)
-    with zipfile.ZipFile(file) as archive:
-        if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-            raise ValueError("its decompressed size exceeds the limit of 1 GiB")
-    file.seek(0)
-    return file
 
 
 def _texts(table: object, key: str) -> dict[str, str]:
