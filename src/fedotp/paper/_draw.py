@@ -12,7 +12,6 @@ from fedotp.paper._entry import Entry
 from fedotp.paper._entry_runs import Made
 from fedotp.report.figure import save_figure
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,15 +28,12 @@ def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) ->
     if entry.drawing == "partition":
         figures: _Named = (_partition(part.config(changes)) for part in entry.parts)
     else:
-        runs = [
-            (part, [o for o in outcomes if o.directory.is_complete and not _is_control(o)]) for part, outcomes in made
-        ]
+        runs = []
+        for part, outcomes in made:
+            ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
+            runs.append((part, [outcome for outcome in ended if outcome.trial.config.data.labels != "shuffled"]))
         figures = _against_shots(runs) if entry.drawing == "against shots" else _by_part(entry.drawing, runs)
     return [save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
-
-
-def _is_control(outcome: Outcome) -> bool:
-    return outcome.trial.config.data.labels == "shuffled"
 
 
 def _partition(config: Config) -> tuple[str, "Figure"]:

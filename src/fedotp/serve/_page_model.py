@@ -4,6 +4,7 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL.Image import Image
 
 from fedotp.classifier import Classifier, Classifiers, Prediction, backbone_name
 from fedotp.clip import ImageFeatures
-from fedotp.data import Dataset, Split
+from fedotp.data import Dataset
 from fedotp.errors import FedotpError
 from fedotp.images import decode_image, has_more_bits
 from fedotp.limits import COVERAGES, Calibration, least_images
@@ -44,7 +45,11 @@ class Samples:
             return []
         test, classes = self._dataset.test, self._dataset.classes
         chosen = in_turn(rows, test.labels)[:_EACH].tolist()
-        return [(picture, classes[test.labels[row]]) for row in chosen if (picture := _image(test, row)) is not None]
+        found = []
+        for row in chosen:
+            with suppress(FedotpError):  # broken
+                found.append((test.image(row), classes[test.labels[row]]))
+        return found
 
     @cached_property
     def _dataset(self) -> Dataset | None:
@@ -55,13 +60,6 @@ class Samples:
         except FedotpError:
             return None
         return dataset if dataset.digest == self._run.manifest["data"]["digest"] else None
-
-
-def _image(split: Split, row: int) -> Image | None:
-    try:
-        return split.image(row)
-    except FedotpError:
-        return None  # broken
 
 
 @dataclass(eq=False)
