@@ -1,6 +1,7 @@
 """Formatting of text for display, in particular untrusted text: file and class names, messages of sites and servers."""
 
 _LINE = 400
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def printable(text: object) -> str:
@@ -22,3 +23,11 @@ def counted(n: int, what: str, several: str = "") -> str:
 def percent(share: float) -> str:
     """Format a share as a percentage without the sign."""
     return f"{100 * share:.2f}"
+
+
+def n_bytes(value: float) -> str:
+    """Format a number of bytes."""
+    power = 0
+    while value >= 1024 and power < len(_UNITS) - 1:
+        value, power = value / 1024, power + 1
+    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"

@@ -57,7 +57,7 @@ def test_encode_show_prune(here: Path) -> None:
     assert "ViT 32 px, 16 patches, in float32" in shown
     assert "160 images, at most 3 crops of each, float16" in shown
     assert "200 images, at most 1 crop of each, int8" in shown
-    assert shown.endswith(f"{here / 'tokens'}: 3 stores, 0.9 MiB\n")
+    assert shown.endswith(f"{here / 'tokens'}: 3 stores, 896.0 KiB\n")
 
     assert "freed" in ok("cache", "prune", "--backbone", tiny_clip(1).digest[:8], "--yes")
     assert ok("cache", "show").count("backbone ") == 2

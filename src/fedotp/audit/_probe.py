@@ -5,7 +5,7 @@ the classifier. Stronger attacks exist, so a negative result is no proof of priv
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Probe:
     clients: tuple[str, ...]
     members: int
     others: int
-    round: int | None
+    round: int
     attacks: tuple[Attack, ...]
     control: Separation
     confidence: float
@@ -87,16 +87,6 @@ def probe_federation(federation: Simulator, *, confidence: float = 0.95) -> Prob
         }
         for images in (federation.data.train, federation.data.test)
     )
-    names = tuple(federation.names[client] for client in clients)
-    found = _probe(names, members, others, federation.round, confidence)
-    spent = federation.facts().get("privacy", {})
-    if "epsilon" not in spent:
-        return found
-    return replace(found, allowed=Allowed.by(spent["epsilon"], spent["delta"], tuple(found.control.tpr)))
-
-
-def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: int | None, confidence: float) -> Probe:
-    """Attack all models whose losses are known."""
     n_members, n_others = (sum(len(part) for part in side[ZERO_SHOT]) for side in (members, others))
     if min(n_members, n_others) < _LEAST:
         raise FedotpError(
@@ -107,7 +97,11 @@ def _probe(clients: tuple[str, ...], members: Losses, others: Losses, round_: in
     each = 1 - (1 - confidence) / len(tried)  # so that all intervals together hold with `confidence`
     attacks = [Attack(*what, _separation(members, others, *what, each)) for what in tried]
     control = _separation(members, others, ZERO_SHOT, LOSS, each)
-    return Probe(clients, n_members, n_others, round_, tuple(attacks), control, confidence)
+    allowed, spent = None, federation.facts().get("privacy", {})
+    if "epsilon" in spent:
+        allowed = Allowed.by(spent["epsilon"], spent["delta"], tuple(control.tpr))
+    names = tuple(federation.names[client] for client in clients)
+    return Probe(names, n_members, n_others, federation.round, tuple(attacks), control, confidence, allowed)
 
 
 def _separation(members: Losses, others: Losses, target: str, score: str, confidence: float) -> Separation:

@@ -182,7 +182,11 @@ class Bundle:
     def __init__(self, folder: str | Path) -> None:
         """Read bundle.json; `classifier` reads tensors and backbone."""
         self.folder = Path(folder)
-        facts = _read_facts(self.folder / FACTS)
+        facts = read_json(self.folder / FACTS, _MOST_BYTES)
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+            found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
+            wrong = f"unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}"
+            raise FedotpError(f"{self.folder / FACTS}: {wrong}")
         with located(str(self.folder / FACTS)):
             self.client = _text(facts, "client")
             self.classes = _names(facts)
@@ -195,8 +199,13 @@ class Bundle:
 
     def classifier(self, *, backbone: str | Path | None = None, device: str = "auto") -> Classifier:
         """Load the classifier; `backbone` is a file of its weights, required if the backbone has no known name."""
+        if backbone is None and not has_name(self.backbone):
+            raise FedotpError(
+                f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), a file without a known "
+                "name; give its path with --backbone FILE (backbone=...)"
+            )
         config = self._config
-        tower = load_backbone(self._source(backbone), device)
+        tower = load_backbone(self.backbone if backbone is None else os.path.expanduser(str(backbone)), device)
         if tower.digest != self.digest:
             raise FedotpError(
                 f"{self.folder}: expected backbone {self.backbone} {self.digest[:12]}, got {tower.digest[:12]}; "
@@ -238,16 +247,6 @@ class Bundle:
             return found
         log.warning("%s was calibrated with another class prior: its calibration is ignored", self.folder)
         return None
-
-    def _source(self, backbone: str | Path | None) -> str:
-        if backbone is not None:
-            return os.path.expanduser(str(backbone))
-        if has_name(self.backbone):
-            return self.backbone
-        raise FedotpError(
-            f"{self.folder} needs the backbone {self.backbone} (digest {self.digest[:12]}), a file without a known "
-            "name; give its path with --backbone FILE (backbone=...)"
-        )
 
     def _require_prompts(self, task: Task, n_prompts: int) -> None:
         """Check the number and length of prompts before memory is allocated for them."""
@@ -300,14 +299,6 @@ class Bundle:
             return dict(safetensors.torch.load(content))
         except (SafetensorError, ValueError, KeyError) as error:
             raise FedotpError(f"{path} is not a safetensors file: {error}") from error
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    facts = read_json(path, _MOST_BYTES)
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise FedotpError(f"{path}: unsupported bundle: format must be {FORMAT!r}, got {str(found)[:40]!r}")
-    return facts
 
 
 def _config(facts: dict[str, Any]) -> Config:

@@ -74,7 +74,7 @@ class Classifier:
     def __post_init__(self) -> None:
         """Pass the prior to the predictor."""
         logits = None if self.prior is None else self.prior.logits
-        predictor = self.predictor.with_prior(None if logits is None else logits.to(self.task.device))
+        predictor = replace(self.predictor, prior=None if logits is None else logits.to(self.task.device))
         object.__setattr__(self, "predictor", predictor)
 
     def __repr__(self) -> str:

@@ -3,8 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -183,8 +182,15 @@ class RunClassifiers:
 
     def _counted(self, client: str, number: int) -> Floats:
         """Return the class counts (K,) of a client's training images."""
-        with self._for_frequencies_of(client):
+        try:
+            if self.run.is_deployed:
+                raise FedotpError("they are stored only at that site, in the folder classifier of its --state")
             return self._class_counts[number].astype(np.float64)
+        except FedotpError as error:
+            raise FedotpError(
+                f"the class prior needs the class frequencies of {client}: {error}; give --frequencies "
+                "(frequencies=...) or --prior 0 (prior=0)"
+            ) from error
 
     @cached_property
     def _class_counts(self) -> Ints:
@@ -196,19 +202,6 @@ class RunClassifiers:
         dataset = dataset.base_and_novel()[0] if data.classes == "base" else dataset
         self.run.require_same("data", dataset.name, dataset.digest)
         return self.run.partition.counts(dataset)
-
-    @contextmanager
-    def _for_frequencies_of(self, client: str) -> Iterator[None]:
-        """Explain errors as missing class frequencies."""
-        try:
-            if self.run.is_deployed:
-                raise FedotpError("they are stored only at that site, in the folder classifier of its --state")
-            yield
-        except FedotpError as error:
-            raise FedotpError(
-                f"the class prior needs the class frequencies of {client}: {error}; give --frequencies "
-                "(frequencies=...) or --prior 0 (prior=0)"
-            ) from error
 
     def _joined_prior(self, client: str) -> ClassPrior:
         """Read the class prior of a client of `fedotp join` from its result."""

@@ -39,7 +39,11 @@ def save_onnx(classifier: Classifier, path: str | Path, *, force: bool = False, 
     require_memory_may_leave(classifier, with_memory)
     if target.exists() and not force:
         raise FedotpError(f"{target} already exists; choose another name, or overwrite it with --force")
-    _require_packages()
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise FedotpError("ONNX is not installed; install it with: pip install 'fedotp[onnx]'") from None
     program = _exported(classifier)
     # makes the file self-contained; ONNX requires text
     program.model.metadata_props["classes"] = json.dumps(list(classifier.classes))
@@ -96,14 +100,6 @@ def _exported(classifier: Classifier) -> Any:
             dynamo=True,
             verbose=False,
         )
-
-
-def _require_packages() -> None:
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise FedotpError("ONNX is not installed; install it with: pip install 'fedotp[onnx]'") from None
 
 
 @contextlib.contextmanager

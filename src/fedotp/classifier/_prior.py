@@ -12,7 +12,7 @@ from torch import Tensor
 from fedotp._values import MOST, require_from, show
 from fedotp.classifier._prediction import Floats
 from fedotp.errors import FedotpError, listed, nearest
-from fedotp.federation.testing import log_frequencies
+from fedotp.federation import log_frequencies
 
 STRONGEST = 10
 _LEAST, _LARGEST = 1e-9, 1e15  # range of counts and shares

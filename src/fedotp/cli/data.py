@@ -1,7 +1,7 @@
 """`fedotp data`: list, inspect, check, download and partition data sets."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,9 +22,6 @@ from fedotp.cli import _complete, _options
 from fedotp.cli.show import print_table
 from fedotp.errors import FedotpError
 from fedotp.images import WINDOW, read_window
-
-if TYPE_CHECKING:
-    from fedotp.data.partition import Partition
 
 app = typer.Typer(help="Data sets: list, info, check, download, partition, encode, cache.", no_args_is_help=True)
 
@@ -187,7 +184,13 @@ def partition(
         from fedotp.report.figure import save_figure
 
         save_figure(plot_partition(divided, loaded), plot)
-    _print_clients(loaded, divided)
+    numbers = ("classes", "train", "test")
+    rows = (
+        (client.name, client.domain or "mixed", (row > 0).sum(), len(client.train), len(client.test))
+        for client, row in zip(divided.clients, divided.counts(loaded), strict=True)
+    )
+    print_table(("client", "domain", *numbers), rows, right=numbers)
+    print(f"{counted(len(divided), 'client')}, digest {divided.digest}")
 
 
 def _print(text: str) -> None:
@@ -209,13 +212,3 @@ def _print_counts(dataset: "data.Dataset") -> None:
         )
         rows.append([name, *counts])
     print_table(("class", *domains), rows, right=domains)
-
-
-def _print_clients(dataset: "data.Dataset", partition: "Partition") -> None:
-    numbers = ("classes", "train", "test")
-    rows = (
-        (client.name, client.domain or "mixed", (row > 0).sum(), len(client.train), len(client.test))
-        for client, row in zip(partition.clients, partition.counts(dataset), strict=True)
-    )
-    print_table(("client", "domain", *numbers), rows, right=numbers)
-    print(f"{counted(len(partition), 'client')}, digest {partition.digest}")

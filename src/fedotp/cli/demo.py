@@ -4,7 +4,7 @@ import os
 import sys
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from fedotp.cli._options import QuietOption
 from fedotp.cli._trials import run_trials
 from fedotp.cli.report import analysed
 from fedotp.cli.show import print_paths
-
-if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
-    from fedotp.runs.many import Outcome
 
 app = typer.Typer()
 
@@ -38,22 +35,25 @@ def demo(
     Example: fedotp demo --open
     """
     from fedotp.config import load_config
+    from fedotp.report.page import Analysed, write_page
     from fedotp.runs.many import by_method
 
     outcomes = run_trials(by_method(load_config(PRESET), METHODS, [0], SPLITS), out, 1, quiet=quiet)
-    page = _write_page(outcomes, out)
+    runs = [outcome.directory for outcome in outcomes]
+    fedotp_run = runs[METHODS.index("fedotp") * len(SPLITS)]
+    looked_into: list[Analysed] = [analysed(run, quiet=True) if run is fedotp_run else None for run in runs]
+    page = write_page(runs, out / "report.html", looked_into)
     print_paths([("page", page)])
     print(f"\n{page.resolve().as_uri()}")
     has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if open_ and has_display:
         webbrowser.open(page.resolve().as_uri())
-    best, fedotp_run = (outcomes[number * len(SPLITS)].directory.path for number in (0, METHODS.index("fedotp")))
     print("\nNext steps:")
     for command, what in (
-        (f"fedotp serve {best}", "a page to try your own images"),
-        (f"fedotp runs show {best}", "the results of each site"),
+        (f"fedotp serve {runs[0].path}", "a page to try your own images"),
+        (f"fedotp runs show {runs[0].path}", "the results of each site"),
         (f"fedotp advise {PRESET}", "the expected gain from prior, sharing and personal weights, without training"),
-        (f"fedotp evaluate {fedotp_run} --set method.mass=0.5", "the same prompts on half of the patches"),
+        (f"fedotp evaluate {fedotp_run.path} --set method.mass=0.5", "the same prompts on half of the patches"),
         (
             "fedotp compare demo --splits 0..2 --seeds 0",
             "five sites with two classes each, where federation does not help",
@@ -62,13 +62,3 @@ def demo(
         ("fedotp presets", "the paper's experiments, on OpenAI's weights"),
     ):
         print(f"  {command}\n      {what}")
-
-
-def _write_page(outcomes: "list[Outcome]", folder: Path) -> Path:
-    """Write the page about all runs, with an analysis of one run of FedOTP."""
-    from fedotp.report.page import Analysed, write_page
-
-    looked_into: list[Analysed] = [None] * len(outcomes)
-    place = METHODS.index("fedotp") * len(SPLITS)
-    looked_into[place] = analysed(outcomes[place].directory, quiet=True)
-    return write_page([outcome.directory for outcome in outcomes], folder / "report.html", looked_into)

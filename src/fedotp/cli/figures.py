@@ -51,7 +51,11 @@ def figures(
     """
     from fedotp.report.figure import FIGURE_FORMATS, save_figure
 
-    kinds = _kinds(only, against)
+    kinds = ["against"] if against is not None else list(_USUAL)
+    if only is not None:
+        kinds = _words(only, "--only", _KINDS)
+        if "against" in kinds and against is None:
+            raise FedotpError("--only against needs --against KEY, for example --against partition.shots")
     endings = _words(formats, "--format", FIGURE_FORMATS)
     found = runs_at(runs)
     folder = out or (found[0].path / "figures" if len(found) == 1 else Path("figures"))
@@ -83,10 +87,16 @@ def _drawn(
             raise FedotpError(f"{runs[0].config.method.title} has no transport plan; give a run of FedOTP")
         runs = able
     if kind in ("maps", "plans", "similarity"):
-        runs = _with_images(kind, runs)
+        here = [run for run in runs if not run.is_deployed]
+        if not here:
+            raise FedotpError(f"{runs[0].path} is a run of real sites: their images are not available here")
+        for run in runs:
+            if run.is_deployed:
+                print(f"no {kind} of {printable(run.path.name)}: its images are at the sites")
+        runs = here
     match kind:
         case "curves":
-            yield kind, report.plot_curves(runs, _labels(runs))
+            yield kind, report.plot_curves(runs)
         case "against":
             yield f"against-{key.rpartition('.')[2]}", report.plot_against(runs, key)
         case "similarity":
@@ -105,31 +115,6 @@ def _drawn(
                 if len(runs) == 1:
                     raise
                 print(f"{printable(run.path.name)}: {printable(error)}")
-
-
-def _with_images(kind: str, runs: "Sequence[RunDirectory]") -> "list[RunDirectory]":
-    """Return the runs whose images are available; print a line for each other run."""
-    here = [run for run in runs if not run.is_deployed]
-    if not here:
-        raise FedotpError(f"{runs[0].path} is a run of real sites: their images are not available here")
-    for run in runs:
-        if run.is_deployed:
-            print(f"no {kind} of {printable(run.path.name)}: its images are at the sites")
-    return here
-
-
-def _labels(runs: "Sequence[RunDirectory]") -> list[str]:
-    titles = [run.config.method.title for run in runs]
-    return titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
-
-
-def _kinds(only: str | None, against: str | None) -> list[str]:
-    if only is None:
-        return ["against"] if against is not None else list(_USUAL)
-    kinds = _words(only, "--only", _KINDS)
-    if "against" in kinds and against is None:
-        raise FedotpError("--only against needs --against KEY, for example --against partition.shots")
-    return kinds
 
 
 def _words(text: str, option: str, known: Sequence[str]) -> list[str]:

@@ -47,7 +47,8 @@ def compare(
       fedotp compare --methods fedotp,fedotp:rule=classical,fedotp:rule=average
       fedotp compare --methods fedotp:reg=0.01:mass=0.9,coop:optimizer.lr=0.01
     """
-    _open_driver(jobs, changes)
+    if jobs == 1:  # this process computes
+        open_driver(changes or [])
     from fedotp.config import load_config
     from fedotp.runs.many import by_method
 
@@ -64,7 +65,13 @@ def compare(
     if against is not None and against.strip() not in words:
         raise FedotpError(f"--against {against}: must be one of --methods, with its options: {', '.join(words)}")
     reference = 0 if against is None else words.index(against.strip())
-    run_trials(trials, out or _default("compare", source), jobs, quiet=quiet, against=reference)
+    run_trials(
+        trials,
+        out or Path(f"runs/compare-{Path(source or _options.SOURCE).stem}"),
+        jobs,
+        quiet=quiet,
+        against=reference,
+    )
 
 
 @app.command()
@@ -97,7 +104,8 @@ def sweep(
       fedotp sweep demo --grid method.mass=0.5,0.9 --grid optimizer.lr=0.01,0.1
       fedotp sweep cifar10 --grid partition.alpha=0.1,0.5 --seeds 0,1,2 --jobs 2
     """
-    _open_driver(jobs, changes)
+    if jobs == 1:  # this process computes
+        open_driver(changes or [])
     from fedotp.config import load_config
     from fedotp.runs.many import by_grid
 
@@ -106,17 +114,7 @@ def sweep(
     config, changes = load_config(source or _options.SOURCE), changes or []
     drawn = [config.override(changes).seed] if seeds is None else _options.whole_numbers(seeds, "--seeds")
     trials = by_grid(config, grid, drawn, _splits(splits), changes=changes)
-    run_trials(trials, out or _default("sweep", source), jobs, quiet=quiet)
-
-
-def _open_driver(jobs: int, changes: list[str] | None) -> None:
-    """Open the driver early if this process computes."""
-    if jobs == 1:
-        open_driver(changes or [])
-
-
-def _default(what: str, source: str | None) -> Path:
-    return Path("runs") / f"{what}-{Path(source or _options.SOURCE).stem}"
+    run_trials(trials, out or Path(f"runs/sweep-{Path(source or _options.SOURCE).stem}"), jobs, quiet=quiet)
 
 
 def _splits(text: str | None) -> list[int] | None:

@@ -13,7 +13,7 @@ from fedotp.cli.show import cell, command, print_checks, print_paths, print_tabl
 from fedotp.errors import FedotpError
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
-    from fedotp.paper import Entry, Made, Missing, Result
+    from fedotp.paper import Entry, Made, Result
 
 app = typer.Typer(help="The paper's tables and figures: list, run, show.", no_args_is_help=True)
 
@@ -84,7 +84,19 @@ def run(
     given = changes or []
     numbers = None if splits is None else _options.whole_numbers(splits, "--splits")
     trials = trials_of(wanted, _options.whole_numbers(seeds, "--seeds"), numbers, changes=given, controls=controls)
-    _require_inputs(missing_inputs(part.config(given) for part in wanted.parts))
+    if missing := missing_inputs(part.config(given) for part in wanted.parts):
+        rows: list[tuple[str, str | Path]] = []
+        for one in missing:
+            rows.append(("missing", one.what))
+            for url, place in one.files:
+                rows += [("  from", url), ("  into", place)]
+            rows += [("  fetch", command(*one.command))] if one.command else []
+            rows += [("  note", one.advice)] if one.advice else []
+        print_paths(rows)
+        raise FedotpError(
+            f"missing inputs: {len(missing)}, listed above; nothing was started "
+            "(set the folder of the data with --set data.root=FOLDER)"
+        )
     outcomes = execute(trials, out, jobs, quiet=quiet) if trials else []
     made = by_part(wanted, outcomes)
     figures, problem = list[Path](), None
@@ -112,24 +124,6 @@ def show(entry: EntryArgument, only: OnlyOption = None, out: OutOption = _OUT) -
     whole = entry_named(entry)
     wanted = _only(whole, only)
     _show(wanted, find_made(wanted, out), whole, out, [])
-
-
-def _require_inputs(missing: "Sequence[Missing]") -> None:
-    """List all missing inputs and raise an error if there are any."""
-    if not missing:
-        return
-    rows: list[tuple[str, str | Path]] = []
-    for one in missing:
-        rows.append(("missing", one.what))
-        for url, place in one.files:
-            rows += [("  from", url), ("  into", place)]
-        rows += [("  fetch", command(*one.command))] if one.command else []
-        rows += [("  note", one.advice)] if one.advice else []
-    print_paths(rows)
-    raise FedotpError(
-        f"missing inputs: {len(missing)}, listed above; nothing was started "
-        "(set the folder of the data with --set data.root=FOLDER)"
-    )
 
 
 def _only(entry: "Entry", names: str | None) -> "Entry":

@@ -1,6 +1,5 @@
 """`fedotp predict`: a client's classifier on images."""
 
-import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedotp._files import write_atomically
 from fedotp._text import printable
 from fedotp.cli import _options
 from fedotp.cli._predicted import CsvPrinter, Found, JsonPrinter, LinePrinter, Printer, Shown
@@ -205,6 +203,7 @@ def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path
     import numpy as np
 
     from fedotp.report import ImageMap, plot_maps
+    from fedotp.report.figure import save_figure
 
     maps = classifier.explain(picture)
     assert maps.plan is not None  # checked above
@@ -219,7 +218,4 @@ def _draw(classifier: "Classifier", image: Found, picture: "Image", folder: Path
         plans={classifier.matching.mass: maps.plan / np.where(columns > 0, columns, 1)},
     )
     path = folder / image.name.with_name(f"{image.name.name}.png")
-    content = io.BytesIO()
-    plot_maps([shown], printable(image.name)).savefig(content, dpi=150, format="png")
-    write_atomically(path, content.getvalue())
-    return path
+    return save_figure(plot_maps([shown], printable(image.name)), path)

@@ -18,7 +18,7 @@ from fedotp.config import Config
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
 from fedotp.runs.many import ManyObserver, Outcome, Update
-from fedotp.runs.watch import STOPPING, LiveDisplay, Observer, accuracy_text
+from fedotp.runs.watch import STOPPING, LiveDisplay, Observer
 
 _STOPPING_MANY = "Ctrl-C: finishing the rounds in progress; press it again to stop immediately"
 
@@ -63,7 +63,7 @@ class PlainLines(Observer):
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
         """Print the accuracy."""
-        say(f"round {round_} of {self._rounds}: {accuracy_text(evaluation)}{self._training}")
+        say(f"round {round_} of {self._rounds}: {evaluation.text}{self._training}")
 
     def on_interrupt(self) -> None:
         """Confirm it."""

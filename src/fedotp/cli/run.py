@@ -94,7 +94,13 @@ def run(
     print_run(directory)
     print_views(directory.summary)
     print()
-    _print_next(directory, source or _options.SOURCE, chosen, can_compare=resume is None and partition is None)
+    paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
+    if resume is None and partition is None:
+        options = [word for change in chosen for word in ("--set", change)]
+        own, others = directory.config.method.name, _options.METHODS.split(",")
+        methods = ",".join([own, *(other for other in others if other != own)])
+        paths.append(("", command("compare", source or _options.SOURCE, "--methods", methods, *options)))
+    print_paths(paths)
 
 
 @app.command()
@@ -236,14 +242,3 @@ def _stopped(path: Path, how: str, *, as_json: bool) -> typer.Exit:
     if as_json:
         print_json({"kind": "interrupted", "run": str(path), "round": done})
     return typer.Exit(INTERRUPTED)
-
-
-def _print_next(directory: "RunDirectory", source: str, changes: list[str], *, can_compare: bool) -> None:
-    """Print the run's directory and useful next commands."""
-    paths = [("run", str(directory.path)), ("next", command("runs", "show", directory.path))]
-    if can_compare:
-        options = [word for change in changes for word in ("--set", change)]
-        own, others = directory.config.method.name, _options.METHODS.split(",")
-        methods = ",".join([own, *(other for other in others if other != own)])
-        paths.append(("", command("compare", source, "--methods", methods, *options)))
-    print_paths(paths)

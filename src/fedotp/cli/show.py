@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedotp._imports import import_options
-from fedotp._text import counted, printable
+from fedotp._text import counted, n_bytes, percent, printable
 
 if TYPE_CHECKING:  # importing torch takes a second, too long for `--help`
     from fedotp.limits import Calibration
@@ -73,9 +73,8 @@ def facts(rows: Sequence[tuple[object, ...]]) -> None:
 
 def print_numbers(numbers: dict[str, Any]) -> None:
     """Print the numbers of a summary, or of an evaluation in the shape of one."""
-    from fedotp._text import percent
     from fedotp.federation import METRICS
-    from fedotp.runs.tables import CONTROLS, n_bytes
+    from fedotp.runs.tables import CONTROLS
 
     final = numbers["final"]
     rows: list[tuple[object, ...]] = []
@@ -195,8 +194,6 @@ _MEANS = (
 
 def print_views(numbers: Mapping[str, Any]) -> None:
     """Print the views of a summary, or of an evaluation in that shape, and the impossible views."""
-    from fedotp._text import percent
-
     views: Sequence[Mapping[str, Any]] = numbers.get("views", ())
     means: Mapping[str, Mapping[str, Any]] = numbers.get("base_to_novel", {})
     over_rounds = any(view["evaluations"] > 1 for view in views)

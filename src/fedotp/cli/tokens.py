@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedotp._bars import encoding_progress
-from fedotp._text import counted, printable
+from fedotp._text import counted, n_bytes, printable
 from fedotp.cli._options import DatasetArgument, QuietOption, RootOption, SetOption, config_of
 from fedotp.data import store as tokens
 from fedotp.errors import FedotpError
@@ -61,7 +61,7 @@ def show(store: StoreOption = None) -> None:
     infos = tokens.list_stores(root)
     if infos:
         _print_stores(infos)
-    print(f"{printable(root)}: {len(infos)} stores, {_size(sum(info.n_bytes for info in infos))}")
+    print(f"{printable(root)}: {len(infos)} stores, {n_bytes(sum(info.n_bytes for info in infos))}")
 
 
 @cache.command()
@@ -92,8 +92,8 @@ def prune(
         return
     _print_stores(chosen)
     if not yes:
-        typer.confirm(f"delete {_size(sum(info.n_bytes for info in chosen))}?", abort=True)
-    print(f"freed {_size(tokens.remove_stores(chosen))}")
+        typer.confirm(f"delete {n_bytes(sum(info.n_bytes for info in chosen))}?", abort=True)
+    print(f"freed {n_bytes(tokens.remove_stores(chosen))}")
 
 
 def _print_stores(infos: "list[tokens.StoreInfo]") -> None:
@@ -105,8 +105,4 @@ def _print_stores(infos: "list[tokens.StoreInfo]") -> None:
         print(f"transform  {printable(encoding.transform)}")
         crops = counted(info.n_crops, "crop")
         print(f"contents   {counted(info.n_images, 'image')}, at most {crops} of each, {encoding.storage}")
-        print(f"size       {_size(info.n_bytes)}, last used {used}\n")
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / _GIB:,.2f} GiB" if n_bytes >= _GIB else f"{n_bytes / (1 << 20):,.1f} MiB"
+        print(f"size       {n_bytes(info.n_bytes)}, last used {used}\n")

@@ -169,10 +169,6 @@ class CLIP(nn.Module):
         if length > self.text.context_length:
             raise ValueError(f"{length} tokens: must be at most {self.text.context_length}, the model's context")
         x = self.transformer(x + self.positional_embedding[:length], causal=True)  # (B, L, d)
-        return self.text_features_at(x, eot)
-
-    def text_features_at(self, x: Tensor, eot: Tensor) -> Tensor:
-        """Apply final norm and projection to the transformer's output: x (B, L, d), eot (B,) -> (B, e)."""
         at_eot = x[torch.arange(len(x), device=x.device), eot]  # (B, d)
         features: Tensor = self.ln_final(at_eot) @ self.text_projection
         return features

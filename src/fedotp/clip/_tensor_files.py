@@ -51,7 +51,10 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
         raise FedotpError(f"cannot read it: {error.strerror}") from error
     is_safetensors = start[8:9] == b"{"  # eight bytes of the header's length, then JSON
     if start.startswith(b"PK\x03\x04"):
-        return _without_prefix(_read_torch(path)), {}
+        tensors = _read_torch(path)
+        if all(name.startswith("module.") for name in tensors):  # by torch's DistributedDataParallel
+            tensors = {name.removeprefix("module."): value for name, value in tensors.items()}
+        return tensors, {}
     if start.startswith(b"version https://git-lfs"):
         raise FedotpError("a Git LFS pointer, not the weights; run `git lfs pull` in its folder")
     if start.startswith(b"\x80") and not is_safetensors:
@@ -90,13 +93,6 @@ def _few(names: list[str]) -> list[str]:
     if len(names) > _MOST_TENSORS:
         raise FedotpError(f"it contains {len(names):,} tensors: must be at most {_MOST_TENSORS:,}; {WANTED}")
     return names
-
-
-def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the prefix "module." of torch's DistributedDataParallel from all names."""
-    if all(name.startswith("module.") for name in tensors):
-        return {name.removeprefix("module."): value for name, value in tensors.items()}
-    return tensors
 
 
 # Pickles in PyTorch's archives ------------------------------------------------------------------------------

@@ -77,26 +77,13 @@ class Config:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed <= _MOST, "seed", self.seed, "from 0 to 2^63 - 1")
-        self._require_what_views_need()
-        self._require_what_authors_need()
-        if self.attack.is_on_data and self.data.labels != "true":
-            right = f'"none", "sign-flip", "scaled" or "colluding" with data.labels = {show(self.data.labels)}'
-            raise SettingError("attack.name", show(self.attack.name), right)
-        if self.privacy.unit == "site" and self.server.rule != "average":
-            right = '"average" with privacy.unit = "site", which already bounds every update'
-            raise SettingError("server.rule", show(self.server.rule), right)
-
-    def _require_what_views_need(self) -> None:
-        views, rounds = self.evaluation.views, self.federation
+        views, rounds, authors = self.evaluation.views, self.federation, self.authors
         if "novel" in views and self.data.classes == "all":
             right = 'without "novel", which needs data.classes = "base"'
             raise SettingError("evaluation.views", show(views), right)
         if "holdout" in views and not (rounds.holdout or rounds.holdout_clients):
             right = 'without "holdout", which needs federation.holdout or federation.holdout_clients'
             raise SettingError("evaluation.views", show(views), right)
-
-    def _require_what_authors_need(self) -> None:
-        authors = self.authors
         if authors.normalisation != "clip" and self.data.crops:
             right = f"0 with authors.normalisation = {show(authors.normalisation)}"
             raise SettingError("data.crops", str(self.data.crops), right)
@@ -106,6 +93,12 @@ class Config:
         if authors.mispaired_labels and (self.attack.is_on_data or self.data.labels != "true"):
             right = 'false with an attack on data, and with data.labels other than "true"'
             raise SettingError("authors.mispaired_labels", "true", right)
+        if self.attack.is_on_data and self.data.labels != "true":
+            right = f'"none", "sign-flip", "scaled" or "colluding" with data.labels = {show(self.data.labels)}'
+            raise SettingError("attack.name", show(self.attack.name), right)
+        if self.privacy.unit == "site" and self.server.rule != "average":
+            right = '"average" with privacy.unit = "site", which already bounds every update'
+            raise SettingError("server.rule", show(self.server.rule), right)
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, object], where: str = "") -> "Config":
@@ -247,7 +240,13 @@ def difference(a: Config, b: Config) -> dict[str, tuple[Value, Value]]:
 
 def _assigned(assignments: Sequence[str]) -> dict[str, str]:
     """Return keys and the texts assigned to them; the last assignment to a key wins."""
-    return dict(_divide(assignment) for assignment in assignments)
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            raise FedotpError(f"{show(assignment)}: must be key=value, for example method.mass=0.5")
+        found[key.strip()] = text
+    return found
 
 
 def _applied(tables: Tables, chosen: dict[str, str]) -> dict[str, Any]:
@@ -283,13 +282,6 @@ def _parsed(text: str, kind: _schema.Kind | None) -> object:
     value = read["value"] if len(read) == 1 else text
     wants_text = bare is str or get_origin(bare) is Literal
     return text if wants_text and not isinstance(value, str | list | dict) else value
-
-
-def _divide(assignment: str) -> tuple[str, str]:
-    key, equals, text = assignment.partition("=")
-    if not equals or not key.strip():
-        raise FedotpError(f"{show(assignment)}: must be key=value, for example method.mass=0.5")
-    return key.strip(), text
 
 
 def _change_scheme(tables: dict[str, Any], chosen: dict[str, str]) -> None:

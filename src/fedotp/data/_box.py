@@ -8,7 +8,6 @@ import hashlib
 import io
 import zipfile
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -37,11 +36,6 @@ class ImageZip:
     def read(self, row: int) -> bytes:
         """Return the bytes of the image file."""
         return self.archive.read(self.names[row])
-
-
-def box_file(name: str) -> Path:
-    """Return the path of the archive of the data set `name`."""
-    return Path(str(resources.files("fedotp.data") / "box" / f"{name}.zip"))
 
 
 def read_box(name: str, sha256: str, split_note: str, path: Path) -> Dataset:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -133,11 +133,3 @@ def _is_clipped_at(split: Split, i: int, window: str) -> bool:
 
 def _is_clipped(image: Image.Image, window: str) -> bool:
     return has_more_bits(image) and clipped_share(image, window) >= _CLIPPED
-
-
-def broken_images(dataset: Dataset, broken: Sequence[Broken]) -> FedotpError:
-    """Return the error for `broken` images of `dataset` without `skip_broken`."""
-    return FedotpError(
-        f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
-        "`fedotp data check` lists them; skip them with --set data.skip_broken=true"
-    )

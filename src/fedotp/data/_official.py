@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedotp._files import read_file
+from fedotp._files import read_file, read_json
 from fedotp.data._dataset import Dataset
 from fedotp.data._image_files import Item, file_dataset, in_folders, list_folders, relative
-from fedotp.data._lists import read_json, read_lines
+from fedotp.data._lists import MOST_BYTES, read_lines
 from fedotp.data._names import FACTS, names_of
 from fedotp.data._split import BY_CLASS, split_by_class
 from fedotp.data._types import Ints
@@ -245,7 +245,7 @@ def read_listed(root: Path) -> Dataset:
 
 def _read_zhou(path: Path, images: str = "") -> Found:
     """Read the list at `path`, whose paths are relative to the folder `images`."""
-    content = read_json(path)
+    content = read_json(path, MOST_BYTES)
     names: dict[int, str] = {}
     splits: dict[str, list[Item]] = {"train": [], "test": [], "val": []}
     for split, items in splits.items():

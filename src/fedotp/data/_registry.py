@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import partial
+from importlib import resources
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from fedotp._files import cache_folder
 from fedotp._imports import bring, import_named, offered, origin, package_of, source_of
 from fedotp._text import one_line
-from fedotp.data._box import box_file, read_box
+from fedotp.data._box import read_box
 from fedotp.data._cifar import read_cifar10, read_cifar100
 from fedotp.data._dataset import Dataset
 from fedotp.data._domains import read_domains
@@ -108,7 +109,7 @@ def find_dataset(name: str, root: Path | None = None) -> Path | None:
     """Return the folder of the data set `name`: below `root`, or `root` itself; for bundled data the archive."""
     info = dataset_info(name)
     if info.in_box:
-        return box_file(name)
+        return Path(str(resources.files("fedotp.data") / "box" / f"{name}.zip"))
     base = root or default_root()
     places = (*(base / folder for folder in (info.folder, name, *info.others)), base)
     return next((place for place in places if info.is_at(place)), None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from fedotp.clip import ImageFeatures
 from fedotp.data.partition import Client
-from fedotp.data.store import EncodedDataset
+from fedotp.data.store import EncodedDataset, EncodedSplit
 from fedotp.federation._sampling import Ints, draws, order
 from fedotp.methods import Batch, Memory, Need, Task
 
@@ -23,12 +22,20 @@ _NONE = np.empty(0, np.int64)
 _CHUNK = 512  # images read at once for a memory
 
 
-class Features(Protocol):
-    """Encoded images: `fedotp.data.store.EncodedSplit`, or any object with its interface."""
+@dataclass(frozen=True, eq=False)
+class HeldFeatures:
+    """Features in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
+
+    For data created by a program, and to keep a small data set on the GPU.
+    """
+
+    pooled: Tensor
+    tokens: Tensor
 
     @property
     def n_crops(self) -> int:
         """Number of crops of every image."""
+        return len(self.pooled)
 
     def read(
         self,
@@ -39,7 +46,17 @@ class Features(Protocol):
         dtype: torch.dtype = torch.float32,
         tokens: bool = True,
     ) -> ImageFeatures:
-        """Read pooled (..., e) and token (..., V, e) features of images `indices` (...); without `tokens` V is 0."""
+        """Return pooled (..., e) and token (..., V, e) features; without `tokens` V is 0."""
+        index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
+        crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
+        seen = self.tokens if tokens else self.tokens[:, :, :0]
+        return ImageFeatures(
+            pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
+        )
+
+
+Features = EncodedSplit | HeldFeatures
+"""Encoded images: in a token store or in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +181,12 @@ class FederatedData:
         own = (self.train.labels[self.train.clients[i]] for i in clients)
         return np.stack([np.bincount(labels, minlength=n_classes) for labels in own])
 
+    def class_prior(self, clients: Ints, n_classes: int, strength: float, smoothing: float) -> Tensor | None:
+        """Return `strength` times the logarithms of the class frequencies of `clients` (C,): (C, K); None for 0."""
+        if not strength:
+            return None
+        return strength * log_frequencies(self.class_counts(clients, n_classes), smoothing)
+
     def own_classes(self, clients: Ints, n_classes: int, device: torch.device) -> Tensor:
         """Return (C, K), true for classes among the training images of `clients`; all true for one without images."""
         own = self.class_counts(clients, n_classes) > 0
@@ -181,7 +204,12 @@ class FederatedData:
     def memory(self, clients: Ints, device: torch.device, dtype: torch.dtype) -> Memory:
         """Return the training images of `clients`, in their first crop, for methods with `uses_memory`."""
         if (device, dtype) not in self._spatial:
-            self._spatial[device, dtype] = _spatial_features(self.train, device, dtype)
+            spatial = []  # mean normalised patch tokens
+            for start in range(0, len(self.train.labels), _CHUNK):
+                part = np.arange(start, min(start + _CHUNK, len(self.train.labels)))
+                tokens = self.train.features.read(part, device=device, dtype=dtype).tokens
+                spatial.append(F.normalize(tokens, dim=-1).mean(-2))
+            self._spatial[device, dtype] = torch.cat(spatial)  # (n, e)
         most = max(1, int(self.train.sizes(clients).max()))
         places = np.arange(most)[None] * np.ones((len(clients), 1), np.int64)
         places = np.where(places < self.train.sizes(clients)[:, None], places, -1)
@@ -189,49 +217,6 @@ class FederatedData:
         index = torch.from_numpy(np.maximum(rows, 0)).to(device)
         labels = np.where(rows < 0, -1, self.train.labels[np.maximum(rows, 0)])
         return Memory(self._spatial[device, dtype][index], torch.from_numpy(labels).to(device))
-
-
-def _spatial_features(images: Images, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Compute the mean normalised patch tokens (n, e) of all images."""
-    spatial = []
-    for start in range(0, len(images.labels), _CHUNK):
-        rows = np.arange(start, min(start + _CHUNK, len(images.labels)))
-        tokens = images.features.read(rows, device=device, dtype=dtype).tokens
-        spatial.append(F.normalize(tokens, dim=-1).mean(-2))
-    return torch.cat(spatial)
-
-
-@dataclass(frozen=True, eq=False)
-class HeldFeatures:
-    """Features in memory, on any device: pooled (k, n, e) and tokens (k, n, V, e) of n images in k crops.
-
-    For data created by a program, and to keep a small data set on the GPU.
-    """
-
-    pooled: Tensor
-    tokens: Tensor
-
-    @property
-    def n_crops(self) -> int:
-        """Number of crops of every image."""
-        return len(self.pooled)
-
-    def read(
-        self,
-        indices: ArrayLike | Tensor,
-        crop: ArrayLike | Tensor = 0,
-        *,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-        tokens: bool = True,
-    ) -> ImageFeatures:
-        """Return pooled (..., e) and token (..., V, e) features; without `tokens` V is 0."""
-        index = torch.as_tensor(np.asarray(indices), device=self.pooled.device)
-        crops = torch.as_tensor(np.asarray(crop), device=self.pooled.device).expand_as(index)
-        seen = self.tokens if tokens else self.tokens[:, :, :0]
-        return ImageFeatures(
-            pooled=self.pooled[crops, index].to(device, dtype), tokens=seen[crops, index].to(device, dtype)
-        )
 
 
 @dataclass(frozen=True, eq=False)

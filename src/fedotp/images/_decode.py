@@ -18,7 +18,6 @@ from fedotp.images._dicom import DicomFile
 from fedotp.images._greys import Greys
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -225,21 +224,15 @@ def picture_of(array: Any) -> Image.Image:
     if 0 in pixels.shape or not (pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[-1] in (3, 4))):
         raise FedotpError(f"an array of shape {shape} is not an image: {_HINT}")
     if pixels.dtype.kind == "f":
-        pixels = _eight_bits(pixels)
+        low, high = float(pixels.min()), float(pixels.max())
+        if not (low >= 0 and high <= 1):  # also rejects nan
+            raise FedotpError(
+                f"floating-point pixels must be from 0 to 1, got {low:.3g} to {high:.3g}; "
+                "divide by 255, or pass the output of `preprocess` to `encode_pixels`"
+            )
+        pixels = (pixels.astype(np.float64) * 255).round().astype(np.uint8)
     elif pixels.dtype == bool:
         pixels = pixels.astype(np.uint8) * 255
     if pixels.dtype != np.uint8 and not (pixels.dtype == np.uint16 and pixels.ndim == 2):
         raise FedotpError(f"an array of {array.dtype} is not an image: {_HINT}")
     return Image.fromarray(np.ascontiguousarray(pixels))
-
-
-def _eight_bits(pixels: "NDArray[Any]") -> "NDArray[np.uint8]":
-    import numpy as np
-
-    low, high = float(pixels.min()), float(pixels.max())
-    if not (low >= 0 and high <= 1):  # also rejects nan
-        raise FedotpError(
-            f"floating-point pixels must be from 0 to 1, got {low:.3g} to {high:.3g}; "
-            "divide by 255, or pass the output of `preprocess` to `encode_pixels`"
-        )
-    return (pixels.astype(np.float64) * 255).round().astype(np.uint8)

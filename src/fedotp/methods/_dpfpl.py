@@ -68,9 +68,14 @@ class DPFPL(PromptFL):
         return (Prompt(Kind.BOTH, prompt),)
 
     def leaves(self, params: Parameters, names: Sequence[str]) -> Parameters:
-        """Return u and v in place of p_L."""
+        """Return u (..., s, k) and v (..., k, d) in place of p_L (..., s, d)."""
         found = super().leaves(params, [name for name in names if name != "local"])
-        return found if "local" not in names else found | dict(zip("uv", self._factors(params["local"]), strict=True))
+        if "local" not in names:
+            return found
+        local = params["local"]
+        *_, n_ctx, width = local.shape
+        u = _orthonormal(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device))  # one power iteration
+        return found | {"u": u, "v": _orthonormal(local.mT @ u).mT}
 
     def gradients(self, leaves: Parameters, found: Parameters) -> Parameters:
         """Compute the gradient of p_L from those of u and v."""
@@ -80,12 +85,6 @@ class DPFPL(PromptFL):
             return found
         u, v, of_u, of_v = leaves["u"], leaves["v"], found.pop("u"), found.pop("v")
         return found | {"local": of_u @ v + u @ (of_v + sign * u.mT @ of_u @ v)}
-
-    def _factors(self, local: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute u (..., s, k) and v (..., k, d) of p_L (..., s, d) by one power iteration."""
-        *_, n_ctx, width = local.shape
-        u = _orthonormal(local @ _start(width, min(self.rank, n_ctx), local.dtype, local.device))
-        return u, _orthonormal(local.mT @ u).mT
 
 
 def _orthonormal(columns: Tensor) -> Tensor:

@@ -79,10 +79,6 @@ class Ridge(ZeroShot):
             require_from(0, MOST, f"method.{key}", getattr(self, key))
 
     @property
-    def _chooses(self) -> bool:
-        return self.reg == "loo"
-
-    @property
     def bound_to_classes(self) -> str:
         """Reason why the weights cannot predict other classes."""
         return "its weights are those of the trained classes"
@@ -95,7 +91,7 @@ class Ridge(ZeroShot):
     @property
     def closed_form_rounds(self) -> int:
         """One round for the sums, one for the choice of reg."""
-        return 2 if self._chooses else 1
+        return 2 if self.reg == "loo" else 1
 
     @property
     def global_part(self) -> Method:
@@ -107,7 +103,7 @@ class Ridge(ZeroShot):
         captions = F.normalize(task.template_features()[0, 0].double(), dim=-1)  # (K, e)
         n_classes, width = captions.shape
         zeros = {"gram": captions.new_zeros(width, width), "cross": captions.new_zeros(width, n_classes)}
-        losses = {"losses": captions.new_zeros(len(REGS))} if self._chooses else {}
+        losses = {"losses": captions.new_zeros(len(REGS))} if self.reg == "loo" else {}
         return {**zeros, "captions": captions, IMAGES: captions.new_zeros(()), **losses}
 
     def private(self, task: Task) -> Parameters:
@@ -123,7 +119,7 @@ class Ridge(ZeroShot):
         reg = self.reg_of(server)
         gram, cross = _without_negative(server["gram"]), server["cross"]
         sent = {"all_gram": gram, "all_cross": cross, "target": target, "reg": reg, IMAGES: server[IMAGES]}
-        if not self.personal and not self._chooses:
+        if not self.personal and self.reg != "loo":
             sent = {"weights": _solved(gram, cross, target, reg)}
         return {name: value.expand(n_clients, *value.shape) for name, value in sent.items()}
 
@@ -168,7 +164,7 @@ class Ridge(ZeroShot):
         """Compute sums over a batch: X'X (C, e, e), X'Y (C, e, K) and, with "loo", losses (C, R), first 0."""
         image, labels = self.regression(task, batch)
         sums = {"gram": image.mT @ image, "cross": image.mT @ labels}
-        return {**sums, "losses": self._losses(task, params, batch)} if self._chooses else sums
+        return {**sums, "losses": self._losses(task, params, batch)} if self.reg == "loo" else sums
 
     def _losses(self, task: Task, params: Parameters, batch: Batch) -> Tensor:
         n_clients, n_images = batch.labels.shape
@@ -206,7 +202,7 @@ class Ridge(ZeroShot):
 
     def upload(self, params: Parameters, received: Parameters, draws: Sequence[np.random.Generator]) -> Parameters:
         """Return the means G (C, e, e) and B (C, e, K) and, with "loo", the mean losses (C, R)."""
-        return {name: params[name] for name in ("gram", "cross", *(["losses"] if self._chooses else []))}
+        return {name: params[name] for name in ("gram", "cross", *(["losses"] if self.reg == "loo" else []))}
 
 
 @dataclass(frozen=True)
@@ -248,7 +244,7 @@ class FedCOF(Ridge):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(not self._chooses, "method.reg", self.reg, "a number above 0")
+        require(not isinstance(self.reg, str), "method.reg", self.reg, "a number above 0")
         require_from(0, MOST, "method.shrinkage", self.shrinkage)
 
     def statistics(self, task: Task, params: Parameters, batch: Batch) -> Parameters:

@@ -10,6 +10,7 @@ a_i: the same formula without the 1.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,19 +74,10 @@ class Problem:
         return self._map(Tensor.double)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Problem":
-        kernel = change(self.kernel)
-        return Problem(
-            kernel=kernel,
-            shift=change(self.shift),
-            spread=change(self.spread),
-            filled=change(self.filled),
-            a=change(self.a),
-            b=change(self.b),
-            cap=change(self.cap),
-            work=kernel.new_empty((2, *kernel.shape)),
-            some_classical=self.some_classical,
-            linear=self.linear,
-        )
+        names = ("kernel", "shift", "spread", "filled", "a", "b", "cap")
+        changed: dict[str, Any] = {name: change(getattr(self, name)) for name in names}
+        kernel = changed["kernel"]
+        return replace(self, **changed, work=kernel.new_empty((2, *kernel.shape)))
 
 
 def state(cost: Tensor, a: Tensor, b: Tensor, reg: float, equal_rows: bool) -> Problem:

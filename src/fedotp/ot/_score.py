@@ -41,8 +41,6 @@ def score(
     mass: float | None = None,
     shares: Tensor | None = None,
     solver: Solver = SOLVER,
-    tol: float | None = None,
-    max_iter: int | None = None,
     counted: Tensor | None = None,
     fused: bool | None = None,
 ) -> Tensor:
@@ -50,7 +48,8 @@ def score(
 
     It is |b|_1 - d instead of Eq. 10's 1 - d, which gives the same softmax over classes. Its gradient with respect to S
     is T: the plan is constant. For two-dimensional grids of problems (images x classes) any memory order is accepted;
-    that of `fedotp.matching.similarity` needs no copy. Other arguments are those of `solve`; a is uniform.
+    that of `fedotp.matching.similarity` needs no copy. Other arguments are those of `solve`, with its
+    defaults of `tol` and `max_iter`; a is uniform.
 
     Args:
         similarity: (..., V, N) cosine similarities of V patches and N prompts.
@@ -78,12 +77,11 @@ def score(
     if fused and not possible:
         raise ValueError("fused=True needs CUDA with Triton, at most float32, the solver newton, and common shares")
     if possible and fused is not False:
-        settings = (rule, reg, mass, shares, tol, max_iter)
         if not _BATCHED.get():
-            return _fused_score(similarity, *settings)
+            return _fused_score(similarity, rule, reg, mass, shares)
         with torch.enable_grad():
             held = similarity.detach().requires_grad_()
-            (plan,) = torch.autograd.grad(_fused_score(held, *settings).sum(), held)
+            (plan,) = torch.autograd.grad(_fused_score(held, rule, reg, mass, shares).sum(), held)
         return (plan * similarity).sum((-2, -1))
     whole = not shared or similarity.is_cuda or solver == "batch"  # "batch" couples problems
     parts = (similarity,) if whole else _parts(similarity)
@@ -96,8 +94,6 @@ def score(
             mass=mass,
             shares=shares,
             solver=solver,
-            tol=tol,
-            max_iter=max_iter,
             counted=counted,
         ).plan
         scores.append((plan * part).sum((-2, -1)))
@@ -112,15 +108,7 @@ def _parts(similarity: Tensor) -> tuple[Tensor, ...]:
     return similarity.split(max(1, similarity.shape[-3] * _CPU_PART // n_bytes), dim=-3)
 
 
-def _fused_score(
-    similarity: Tensor,
-    rule: Rule,
-    reg: float,
-    mass: float | None,
-    shares: Tensor | None,
-    tol: float | None,
-    max_iter: int | None,
-) -> Tensor:
+def _fused_score(similarity: Tensor, rule: Rule, reg: float, mass: float | None, shares: Tensor | None) -> Tensor:
     from fedotp.ot._fused import FusedScore  # Triton is installed on CUDA machines only
 
     share = 1.0 if rule == "classical" else MASS if mass is None else mass
@@ -138,8 +126,8 @@ def _fused_score(
         b,
         1.0 if share > 1 - 1e-6 else share,
         reg,
-        tol or default_tol("newton", torch.float32),
-        max_iter or MAX_ITER["newton"],
+        default_tol("newton", torch.float32),
+        MAX_ITER["newton"],
     )
     scores: Tensor = flat.reshape(*batch[:-2], batch[-1], inner).mT if by_class else flat.reshape(batch)
     return scores

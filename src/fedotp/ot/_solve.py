@@ -138,18 +138,16 @@ def solve(
     work = cost.detach().to(torch.promote_types(cost.dtype, torch.float32))
     a, b = marginals(work.shape, work.dtype, work.device, a, b, rule, mass, shares)
     require_reg(reg)
+    require_one_of(Solver, "solver", solver)
+    tol = default_tol(solver, work.dtype) if tol is None else tol
+    max_iter = MAX_ITER[solver] if max_iter is None else max_iter
     if rule == "average":
         plan = (a.unsqueeze(-1) * b.unsqueeze(-2) / a.sum(-1)[..., None, None]).expand(cost.shape)
         iterations = torch.zeros(cost.shape[:-2], dtype=torch.long, device=cost.device)
     elif solver == "batch":
         scaled = [x.double() if reg < _SCALING_FLOAT64_BELOW else x for x in (work, a, b)]
         plan, iterations = batch_scaling(
-            *scaled,
-            reg=reg,
-            tol=default_tol(solver, work.dtype) if tol is None else tol,
-            max_iter=MAX_ITER[solver] if max_iter is None else max_iter,
-            equal_rows=rule == "classical",
-            counted=counted,
+            *scaled, reg=reg, tol=tol, max_iter=max_iter, equal_rows=rule == "classical", counted=counted
         )
         plan = plan.to(work.dtype)
     else:
@@ -173,14 +171,9 @@ def default_tol(solver: Solver, dtype: torch.dtype) -> float:
 
 
 def _solve_batch(
-    cost: Tensor, a: Tensor, b: Tensor, rule: Rule, reg: float, solver: Solver, tol: float | None, max_iter: int | None
+    cost: Tensor, a: Tensor, b: Tensor, rule: Rule, reg: float, solver: Solver, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor]:
     """Flatten the batch and solve it in chunks; return plan (..., V, N) and iterations (...)."""
-    require_one_of(Solver, "solver", solver)
-    if tol is None:
-        tol = default_tol(solver, cost.dtype)
-    if max_iter is None:
-        max_iter = MAX_ITER[solver]
     *batch, n_patches, n_prompts = cost.shape
     flat = cost.mT.reshape(-1, n_prompts, n_patches).contiguous()  # no copy if memory is prompt-major
     a, b = (x.reshape(1, -1) if x.dim() == 1 else x.expand(*batch, -1).reshape(len(flat), -1) for x in (a, b))
@@ -248,12 +241,8 @@ def marginals(
     for name, x, size in (("a", a, n_patches), ("b", b, n_prompts)):
         if x.shape[-1:] != (size,) or (x.dim() > 1 and x.shape[:-1] != tuple(batch)):
             raise FedotpError(f"{name} has shape {tuple(x.shape)}: must be ({size},) or {(*batch, size)}")
-    if given:
-        _check_given(a, b, rule)
-    return a, b
-
-
-def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
+    if not given:
+        return a, b
     if (a < 0).any() or (b < 0).any() or (b.sum(-1) <= 0).any():
         raise FedotpError("a and b must not be negative, and b must not be all 0")
     excess = b.sum(-1) / a.sum(-1) - 1
@@ -261,3 +250,4 @@ def _check_given(a: Tensor, b: Tensor, rule: Rule) -> None:
     if (excess > slack).any() or (rule == "classical" and (excess < -slack).any()):
         relation = "equal" if rule == "classical" else "not exceed"
         raise FedotpError(f"the total of b must {relation} the total of a (off by {excess.abs().max():.3g})")
+    return a, b

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedotp import report
+from fedotp.config import Config
 from fedotp.data import load_dataset
 from fedotp.data.partition import make_partition
-from fedotp.paper._entry import Entry, Part
+from fedotp.paper._entry import Entry
 from fedotp.paper._entry_runs import Made
 from fedotp.report.figure import save_figure
 from fedotp.runs.directory import RunDirectory
-from fedotp.runs.many import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,54 +26,42 @@ def draw(entry: Entry, made: Made, folder: Path, changes: Sequence[str] = ()) ->
     if entry.drawing is None:
         return []
     if entry.drawing == "partition":
-        return [_partition(entry, part, folder, changes) for part in entry.parts]
-    if entry.drawing == "against shots":
-        figures = _against_shots(entry, made)
+        figures: _Named = (_partition(part.config(changes)) for part in entry.parts)
     else:
-        figures = (named for part, outcomes in made for named in _of_part(str(entry.drawing), part, outcomes))
+        runs = []
+        for part, outcomes in made:
+            ended = [outcome for outcome in outcomes if outcome.directory.is_complete]
+            runs.append((part, [outcome for outcome in ended if outcome.trial.config.data.labels != "shuffled"]))
+        figures = _against_shots(runs) if entry.drawing == "against shots" else _by_part(entry.drawing, runs)
     return [save_figure(figure, folder / f"{entry.name}-{name}.png") for name, figure in figures]
 
 
-def _partition(entry: Entry, part: Part, folder: Path, changes: Sequence[str]) -> Path:
-    config = part.config(changes)
+def _partition(config: Config) -> tuple[str, "Figure"]:
     dataset = load_dataset(config.data.source, root=config.data.root_folder)
     partition = make_partition(dataset, config.partition, authors=config.authors.partition)
-    figure = report.plot_partition(partition, dataset)
-    return save_figure(figure, folder / f"{entry.name}-{config.partition.scheme}.png")
+    return config.partition.scheme, report.plot_partition(partition, dataset)
 
 
-def _against_shots(entry: Entry, made: Made) -> _Named:
+def _against_shots(made: Made) -> _Named:
     """Yield a figure of all numbers of shots for each data set."""
-    for dataset in dict.fromkeys(part.dataset for part in entry.parts):
-        of_dataset = [outcome for part, outcomes in made if part.dataset == dataset for outcome in outcomes]
-        if runs := _complete(of_dataset):
+    for dataset in dict.fromkeys(part.dataset for part, _ in made):
+        if runs := [o.directory for part, outcomes in made if part.dataset == dataset for o in outcomes]:
             yield dataset, report.plot_against(runs, "partition.shots")
 
 
-def _of_part(drawing: str, part: Part, outcomes: Sequence[Outcome]) -> _Named:
-    """Yield the figures of the complete runs of a part, of the first split and seed of each row."""
-    firsts = _first_of_each(outcomes)
-    runs = _complete(firsts)
-    match drawing:
-        case "curves" if runs:
-            rows = [outcome.trial.called for outcome in firsts if outcome.directory.is_complete]
-            yield part.dataset, report.plot_curves(runs, rows)
-        case "similarity" if runs:
-            yield part.dataset, report.plot_similarity(report.same_images(runs, _N_IMAGES))
-        case "maps":
-            yield from ((part.dataset, report.plot_plan_maps(report.some_maps(run, _N_IMAGES))) for run in runs)
-        case "tsne":
-            yield from ((part.dataset, report.project_prompts(run).plot()) for run in runs)
-
-
-def _complete(outcomes: Sequence[Outcome]) -> list[RunDirectory]:
-    return [o.directory for o in outcomes if o.directory.is_complete and o.trial.config.data.labels != "shuffled"]
-
-
-def _first_of_each(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the first split and seed of every row, since a figure shows one run."""
-    rows: dict[str, Outcome] = {}
-    for outcome in outcomes:
-        if outcome.trial.config.data.labels != "shuffled":
-            rows.setdefault(outcome.trial.called, outcome)
-    return list(rows.values())
+def _by_part(drawing: str, made: Made) -> _Named:
+    """Yield the figures of each part, of the first run of each row, since a figure shows one run."""
+    for part, outcomes in made:
+        rows: dict[str, RunDirectory] = {}
+        for outcome in outcomes:
+            rows.setdefault(outcome.trial.called, outcome.directory)
+        runs = list(rows.values())
+        match drawing:
+            case "curves" if runs:
+                yield part.dataset, report.plot_curves(runs, list(rows))
+            case "similarity" if runs:
+                yield part.dataset, report.plot_similarity(report.same_images(runs, _N_IMAGES))
+            case "maps":
+                yield from ((part.dataset, report.plot_plan_maps(report.some_maps(run, _N_IMAGES))) for run in runs)
+            case "tsne":
+                yield from ((part.dataset, report.project_prompts(run).plot()) for run in runs)

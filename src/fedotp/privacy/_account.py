@@ -4,8 +4,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -122,17 +121,10 @@ def _divergences(noise: float, rate: float) -> tuple[Any, Any, Any]:
         raise FedotpError("privacy accounting requires dp-accounting: pip install 'fedotp[privacy]'") from error
     accountant = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_SPECIAL)  # zero-out
     release = GaussianDpEvent(noise)
-    with _without_warnings():
-        accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))
-    return rdp.compute_epsilon, accountant._orders, accountant._rdp
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Silence warnings about orders that cannot be computed: skipping them can only increase epsilon."""
     log = logging.getLogger("absl")
-    before, log.disabled = log.disabled, True
+    before, log.disabled = log.disabled, True  # warnings about orders that it skips, which can only increase epsilon
     try:
-        yield
+        accountant.compose(release if rate >= 1 else PoissonSampledDpEvent(rate, release))
     finally:
         log.disabled = before
+    return rdp.compute_epsilon, accountant._orders, accountant._rdp

@@ -13,7 +13,7 @@ sampling, because the sampled sites are public. Which sites are connected and an
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,16 +27,6 @@ from fedotp.privacy._clipping import clipped_sum
 from fedotp.privacy._settings import PrivacySettings
 
 Floats = NDArray[np.float64]
-
-
-class Chance(Protocol):
-    """A source of random numbers: a NumPy generator in simulations, `Entropy` where they must be unpredictable."""
-
-    def random(self, size: int) -> Floats:
-        """Draw uniform numbers (size,) in [0, 1)."""
-
-    def standard_normal(self, size: tuple[int, ...]) -> Floats:
-        """Draw standard normal numbers of this shape."""
 
 
 class Entropy:
@@ -55,6 +45,10 @@ class Entropy:
         uniform = ((_bits(8 * math.prod(size)) + 0.5) * 2.0**-53).reshape(2, 4, *size)  # never 0
         four = np.sqrt(-2 * np.log(uniform[0])) * np.cos(2 * np.pi * uniform[1])
         return np.asarray(four.sum(0) / 2)
+
+
+Chance = np.random.Generator | Entropy
+"""A source of random numbers: a generator in simulations, `Entropy` where they must be unpredictable."""
 
 
 def _bits(n: int) -> Floats:

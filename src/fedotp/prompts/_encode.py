@@ -108,16 +108,13 @@ class PromptEncoder:
         x = self._base.expand(len(context), -1, -1).index_add(1, self._placed, vectors)  # (CN, P + T, d)
         *blocks, last = self.clip.transformer.blocks()
         for block, mlp in zip(blocks, self._mlps, strict=True):
-            x = x + block.attn.out_proj(self._attended(block, x))
+            projected = block.attn.projected(block.ln_1(x))  # (CN, P + T, 3d)
+            attended = self._row.attend_fused(projected, block.attn.heads)  # (CN, P + T, d), None if not supported
+            if attended is None:
+                attended = block.attn.merge(self._row.attend(*block.attn.split(projected)))
+            x = x + block.attn.out_proj(attended)
             x = x + mlp(block.ln_2(x))
         return self._read(last, x).unflatten(0, (n_clients, n_prompts))
-
-    def _attended(self, block: ClipBlock, x: Tensor) -> Tensor:
-        """Compute the attention of every position, with concatenated heads: (CN, P + T, d)."""
-        projected = block.attn.projected(block.ln_1(x))  # (CN, P + T, 3d)
-        if (fused := self._row.attend_fused(projected, block.attn.heads)) is not None:
-            return fused
-        return block.attn.merge(self._row.attend(*block.attn.split(projected)))
 
     def encode_plain(self, context: Tensor) -> Tensor:
         """Compute the features from all positions of every class, as a reference for `__call__`."""

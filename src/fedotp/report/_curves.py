@@ -35,7 +35,8 @@ _LOGARITHMIC_FROM = 8.0  # ratio of largest to smallest value
 def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = None) -> "Figure":
     """Plot mean accuracy over clients per round, one line per run; bands are one standard deviation over clients.
 
-    A run without rounds (zero-shot CLIP) is a horizontal line; runs without evaluation are skipped.
+    By default `labels` are the methods, or the names of directories if several runs have the same method. A run without
+    rounds (zero-shot CLIP) is a horizontal line; runs without evaluation are skipped.
     """
     evaluations = [list(run.metrics("evaluation")) for run in runs]
     if not any(evaluations):
@@ -48,6 +49,7 @@ def plot_curves(runs: Sequence[RunDirectory], labels: Sequence[str] | None = Non
     axes = figure.add_subplot()
     last = max(record["round"] for records in evaluations for record in records)
     titles = labels or [run.config.title for run in runs]
+    titles = titles if len(set(titles)) == len(titles) else [run.path.name for run in runs]
     for i, (records, title) in enumerate(zip(evaluations, titles, strict=True)):
         if not records:
             continue

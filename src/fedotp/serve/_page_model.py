@@ -4,6 +4,7 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL.Image import Image
 
 from fedotp.classifier import Classifier, Classifiers, Prediction, backbone_name
 from fedotp.clip import ImageFeatures
-from fedotp.data import Dataset, Split
+from fedotp.data import Dataset
 from fedotp.errors import FedotpError
 from fedotp.images import decode_image, has_more_bits
 from fedotp.limits import COVERAGES, Calibration, least_images
@@ -31,16 +32,11 @@ _EACH = 8  # test images of a client
 
 
 class Samples:
-    """Test images of the clients of `run`; none if its data are not available or have changed."""
+    """Test images of the clients of the run at `path`; none if its data are not available or have changed."""
 
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, path: Path) -> None:
         """Store the run; data are read on first use."""
-        self._run = run
-
-    @classmethod
-    def of_run(cls, path: Path) -> "Samples | None":
-        """Open the run at `path`; None for a bundle or a run of real sites."""
-        return cls(RunDirectory(path)) if (path / "partition.json").is_file() else None
+        self._run = RunDirectory(path)
 
     def of(self, client: str) -> list[tuple[Image, str]]:
         """Return test images of `client`, its classes in turn, with the names of their classes."""
@@ -49,7 +45,11 @@ class Samples:
             return []
         test, classes = self._dataset.test, self._dataset.classes
         chosen = in_turn(rows, test.labels)[:_EACH].tolist()
-        return [(picture, classes[test.labels[row]]) for row in chosen if (picture := _image(test, row)) is not None]
+        found = []
+        for row in chosen:
+            with suppress(FedotpError):  # broken
+                found.append((test.image(row), classes[test.labels[row]]))
+        return found
 
     @cached_property
     def _dataset(self) -> Dataset | None:
@@ -60,13 +60,6 @@ class Samples:
         except FedotpError:
             return None
         return dataset if dataset.digest == self._run.manifest["data"]["digest"] else None
-
-
-def _image(split: Split, row: int) -> Image | None:
-    try:
-        return split.image(row)
-    except FedotpError:
-        return None  # broken
 
 
 @dataclass(eq=False)

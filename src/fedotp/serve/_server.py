@@ -74,7 +74,8 @@ def make_server(classifiers: Classifiers, *, host: str, port: int) -> Server:
     class frequencies.
     """
     is_local = is_loopback(host)
-    samples = Samples.of_run(classifiers.path) if is_local else None
+    has_images = (classifiers.path / "partition.json").is_file()  # unlike a bundle or a run of real sites
+    samples = Samples(classifiers.path) if is_local and has_images else None
     try:
         return Server(Model(classifiers, samples, with_frequencies=is_local), host, port)
     except OSError as error:

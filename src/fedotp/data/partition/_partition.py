@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fedotp._files import json_digest, write_atomically
+from fedotp._files import json_digest, read_json, write_atomically
 from fedotp._text import one_line
 from fedotp.data._dataset import SPLITS, Dataset, SplitName
-from fedotp.data._lists import read_json
+from fedotp.data._lists import MOST_BYTES
 from fedotp.data._types import Ints
 from fedotp.data.partition._settings import PartitionSettings
 from fedotp.errors import FedotpError
@@ -103,7 +103,7 @@ class Partition:
     @classmethod
     def load(cls, path: Path) -> "Partition":
         """Read a partition and verify its format and digest."""
-        content = read_json(path)
+        content = read_json(path, MOST_BYTES)
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise FedotpError(f"{path} is not a partition: its format must be {_FORMAT!r}")
         try:

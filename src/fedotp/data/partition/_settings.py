@@ -62,7 +62,7 @@ class PartitionSettings:
 
     def __post_init__(self) -> None:
         if self.scheme not in SCHEMES and find_scheme(self.scheme) is None:
-            known = [*SCHEMES, *own_schemes()]
+            known = list(dict.fromkeys([*SCHEMES, *PARTITIONS, *offered(GROUP)]))
             meant = f"; did you mean {near!r}?" if (near := nearest(self.scheme, known)) else ""
             raise FedotpError(
                 f"unknown scheme {self.scheme!r}{meant} ({', '.join(known)}, or one of your own with --import FILE.py)"
@@ -124,12 +124,6 @@ def find_scheme(name: str) -> Scheme | None:
     if name not in PARTITIONS and (brought := bring(GROUP, name, "partition scheme")):
         PARTITIONS[name], _brought[name] = brought
     return PARTITIONS.get(name)
-
-
-def own_schemes() -> list[str]:
-    """Return the names of external schemes, including those of installed packages, without importing these."""
-    import_named()
-    return list(dict.fromkeys([*PARTITIONS, *offered(GROUP)]))
 
 
 def origin_of_scheme(name: str) -> dict[str, str]:

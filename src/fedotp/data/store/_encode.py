@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fedotp._files import read_regular
 from fedotp.clip import CLIP, EvalTransform, Normalisation, TrainTransform
-from fedotp.data._check import Broken, broken_images
+from fedotp.data._check import Broken
 from fedotp.data._dataset import Dataset, ImageFiles, ImageRef, Split, SplitName
 from fedotp.data._types import Ints, OnProgress
 from fedotp.data.store import BATCH_SIZE, STORAGE, Storage
@@ -91,7 +91,10 @@ def encode(
         )
     broken = [*broken_train, *broken_test]
     if broken and not skip_broken:
-        raise broken_images(dataset, broken)
+        raise FedotpError(
+            f"{dataset.name}: {len(broken)} broken images, first {broken[0].where} ({broken[0].reason}); "
+            "`fedotp data check` lists them; skip them with --set data.skip_broken=true"
+        )
     dataset = dataset.without(b.ref for b in broken) if broken else dataset
     return EncodedDataset(dataset, train, test, job.n_encoded, job.n_repaired)
 
@@ -169,7 +172,11 @@ class _Job:
         for part in parts:
             kind = part.encoding
             store = opened[kind] = opened.get(kind) or TokenStore(self.root, kind)
-            lacking = self._lacking(part, store, missing.get(kind, part.keys[:0, 0]))
+            if self.verify:
+                self.n_repaired += self._repair(store, store.find(part.keys), f"checking {part.name}")
+            wanted = (store.find(part.keys) < 0) & ~np.isin(part.keys, missing.get(kind, part.keys[:0, 0]))
+            wanted[:, list(part.reasons)] = False
+            lacking = Missing.of(part.keys, wanted)
             missing[kind] = lacking.keys
             stores.append(store)
             encoders.append(self._encoder(part, store, lacking))
@@ -182,14 +189,6 @@ class _Job:
             store.refresh()
         reasons = {bytes(part.keys[0, image]): reason for part in parts for image, reason in part.reasons.items()}
         return [_outcome(part, store, reasons) for part, store in zip(parts, stores, strict=True)]
-
-    def _lacking(self, part: _Part, store: TokenStore, others: Keys) -> Missing:
-        """Return the crops that are missing or corrupt in `store` and not encoded for another part."""
-        if self.verify:
-            self.n_repaired += self._repair(store, store.find(part.keys), f"checking {part.name}")
-        wanted = (store.find(part.keys) < 0) & ~np.isin(part.keys, others)
-        wanted[:, list(part.reasons)] = False
-        return Missing.of(part.keys, wanted)
 
     def _encoder(self, part: _Part, store: TokenStore, missing: Missing) -> Encoder:
         def note_broken(image: int, reason: str) -> None:

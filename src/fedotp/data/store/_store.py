@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedotp._files import cache_folder, read_regular
+from fedotp._files import cache_folder, read_regular, write_atomically
 from fedotp.data._types import Ints
 from fedotp.data.store._shard import (
     ENTRY,
@@ -161,9 +161,7 @@ class TokenStore:
         """Write the description of the folder; its modification time is the time of last use."""
         description, text = self.folder / DESCRIPTION, self.encoding.to_json()
         if not description.is_file() or description.read_bytes() != text.encode():
-            unfinished = self.folder / f"{DESCRIPTION}.{os.getpid()}"
-            unfinished.write_bytes(text.encode())
-            os.replace(unfinished, description)
+            write_atomically(description, text)
         with suppress(OSError):  # another user's store can still be read
             os.utime(description)
 

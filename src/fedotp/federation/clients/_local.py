@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedotp.errors import FedotpError
-from fedotp.federation._data import FederatedData, OnImages, ResidentImages, log_frequencies
+from fedotp.federation._data import FederatedData, OnImages, ResidentImages
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._noisy import GroupNoise, NoisySteps, poisson_steps
@@ -167,6 +167,10 @@ class LocalTrainer:
         with torch.no_grad():
             derived = self.method.derived(self.task, params, own_classes)
         params |= derived
+        noise = None
+        if noisy:
+            sizes, units = self.data.train.sizes(clients), self._units(clients)
+            noise = GroupNoise(clients, sizes, units, self._chances("noise", work), noisy.blind(params, received))
         return _Group(
             work,
             received,
@@ -175,22 +179,15 @@ class LocalTrainer:
             self._optimizer(trained, None if optimizer is None else _rows(optimizer, at), len(clients)),
             list(self._steps(work, noisy)) if trained else [],
             self.data.memory(clients, self.device, self.dtype) if self.method.uses_memory else None,
-            self._noise(work, noisy, params, received) if noisy else None,
+            noise,
             self._prior(clients),
         )
 
     def _prior(self, clients: Ints) -> Tensor | None:
         """Return the class prior (C, K) of `clients` (C,) in the loss; None without one."""
-        strength = self.settings.federation.prior
-        if not strength:
-            return None
-        counts = self.data.class_counts(clients, len(self.task.classes))
-        return strength * log_frequencies(counts, self.settings.evaluation.smoothing).to(self.device, self.dtype)
-
-    def _noise(self, work: LocalWork, noisy: NoisySteps, params: Parameters, received: Parameters) -> GroupNoise:
-        clients = work.clients
-        chances, blind = self._chances("noise", work), noisy.blind(params, received)
-        return GroupNoise(clients, self.data.train.sizes(clients), self._units(clients), chances, blind)
+        strength, smoothing = self.settings.federation.prior, self.settings.evaluation.smoothing
+        prior = self.data.class_prior(clients, len(self.task.classes), strength, smoothing)
+        return None if prior is None else prior.to(self.device, self.dtype)
 
     def plant(self, canaries: Canaries) -> None:
         """Add canaries to every private step."""

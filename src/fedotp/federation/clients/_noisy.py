@@ -27,7 +27,7 @@ from fedotp._values import show
 from fedotp.clip import ImageFeatures
 from fedotp.errors import FedotpError, SettingError
 from fedotp.federation._data import FederatedData
-from fedotp.federation._sampling import Ints, RoundSettings
+from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
 from fedotp.federation.clients._steps import Step, step_gradients
 from fedotp.methods import Batch, Method, Parameters, Task
@@ -228,18 +228,14 @@ def require_noisy(method: Method, task: Task, data: FederatedData, settings: Set
             raise FedotpError(f"privacy.unit = {unit}: not supported for {method.title}: {reason}")
     if task.authors.leaked_momentum:
         raise SettingError("authors.leaked_momentum", "true", f"false with privacy.unit = {unit}")
-    _require_settings(settings.federation, settings)
-    if privacy.unit == "group" and data.train.groups is None:
-        raise SettingError("privacy.unit", unit, '"example" for data without groups (data.groups, or a column group)')
-
-
-def _require_settings(rounds: RoundSettings, settings: Settings) -> None:
-    unit = show(settings.privacy.unit)
     if settings.compute.precision == "bfloat16":
         raise SettingError("compute.precision", '"bfloat16"', f'"float32" or "float64" with privacy.unit = {unit}')
-    if settings.privacy.private and (rounds.holdout or rounds.holdout_clients):
+    rounds = settings.federation
+    if privacy.private and (rounds.holdout or rounds.holdout_clients):
         right = "unset with privacy.private = true, as joining clients train without noise"
         raise SettingError("federation.holdout", show(rounds.holdout or rounds.holdout_clients), right)
-    if settings.privacy.private and (prior := settings.evaluation.prior):
+    if privacy.private and (prior := settings.evaluation.prior):
         right = "0 with privacy.private = true, as predictions would reveal class counts without noise"
         raise SettingError("evaluation.prior", show(prior), right)
+    if privacy.unit == "group" and data.train.groups is None:
+        raise SettingError("privacy.unit", unit, '"example" for data without groups (data.groups, or a column group)')

@@ -100,7 +100,12 @@ class Server:
         if not sent.params:
             return self._unchanged("no updates")
         if self._release is not None:
-            self._accept_private(self._release, sent, round_)
+            # the step towards the private average is post-processing and spends no more privacy
+            everyone = round_ == 0 and self._rounds.first_round == "all"
+            expected = self._n_members if everyone else self._rounds.n_sampled(self._n_members)
+            each = zip(*sent.params.values(), strict=True)
+            updates = [dict(zip(sent.params, values, strict=True)) for values in each]
+            self.accept_average(self._release(self.params, updates, expected, round_ + 1), sent.params)
             return Accepted()
         learned = sent.params
         if self._task.authors.half_precision:  # the clients' number format
@@ -120,13 +125,6 @@ class Server:
             average = {**average, IMAGES: self.params[IMAGES].new_tensor(n_examples)}
         average = {name: value.to(self.params.get(name, value).dtype) for name, value in average.items()}
         self.params = self.step(self.params, {**self.params, **average}, sent)
-
-    def _accept_private(self, release: Release, sent: Updates, round_: int) -> None:
-        """Step towards the private average; the step is post-processing and spends no more privacy."""
-        everyone = round_ == 0 and self._rounds.first_round == "all"
-        n = self._n_members if everyone else self._rounds.n_sampled(self._n_members)
-        updates = [dict(zip(sent.params, values, strict=True)) for values in zip(*sent.params.values(), strict=True)]
-        self.accept_average(release(self.params, updates, n, round_ + 1), sent.params)
 
     def _unchanged(self, why: str) -> Accepted:
         return Accepted(self.rule.chosen_of(None), why)

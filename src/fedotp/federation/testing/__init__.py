@@ -1,6 +1,5 @@
 """Testing: predictions of models, their evaluation, and views."""
 
-from fedotp.federation._data import log_frequencies as log_frequencies
 from fedotp.federation.testing._evaluation import Evaluation as Evaluation
 from fedotp.federation.testing._evaluation import LocalTester as LocalTester
 from fedotp.federation.testing._evaluation import Predictions as Predictions

@@ -1,6 +1,6 @@
 """Predictions of the clients' classifiers on their test images, and evaluations of these or of real sites' reports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedotp.clip import ImageFeatures
-from fedotp.federation._data import FederatedData, ResidentImages, log_frequencies
+from fedotp.federation._data import FederatedData, ResidentImages
 from fedotp.federation._metrics import METRICS, Floats, Tested
 from fedotp.federation._sampling import Ints
 from fedotp.federation._settings import Settings
@@ -69,10 +69,8 @@ class LocalTester:
     def _prior(self, clients: Ints) -> Tensor | None:
         """Return the class prior (C, K) of `clients` with the factor in the settings; None for none."""
         evaluation = self.settings.evaluation
-        if not evaluation.strength:
-            return None
-        counts = self.data.class_counts(clients, len(self.task.classes))
-        return evaluation.strength * log_frequencies(counts, evaluation.smoothing).to(self.task.device)
+        prior = self.data.class_prior(clients, len(self.task.classes), evaluation.strength, evaluation.smoothing)
+        return None if prior is None else prior.to(self.task.device)
 
     def class_prior(self, client: int) -> dict[str, Any]:
         """Return the class prior of one client for JSON: strength, smoothing, counts (K,)."""
@@ -89,7 +87,9 @@ class LocalTester:
         if self._resident and rows:
             found = self._resident.predict(params, order, rows, self._prior(clients))
         if found is None:
-            found = self._plain(self.predictor(clients, params).rows(order), rows)
+            predictor = self.predictor(clients, params).rows(order)
+            judged = [predictor.rows(slice(len(part))).judge(*self._read(part)) for part in rows]
+            found = [classes for classes, _ in judged], [loss for _, loss in judged]
         return Predictions.join(  # the only GPU synchronisation
             [self._lines(clients[falling], *part) for part in zip(rows, *found, strict=True)]
         )
@@ -102,11 +102,6 @@ class LocalTester:
             places = np.arange(start, min(start + self.batch_size, int(sizes[0])))
             places = np.where(places[None] < sizes[:n_active, None], places[None], -1)
             yield self.data.test.rows(clients[:n_active], places)
-
-    def _plain(self, predictor: Predictor, batches: Sequence[Ints]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return predicted classes and losses of each batch, (A, B)."""
-        found = [predictor.rows(slice(len(rows))).judge(*self._read(rows)) for rows in batches]
-        return [classes for classes, _ in found], [loss for _, loss in found]
 
     def _read(self, rows: Ints) -> tuple[ImageFeatures, Tensor]:
         """Read features and labels of `rows` (A, B); images common to all clients are read once."""
@@ -166,8 +161,12 @@ class Evaluation:
         return cls(clients, n, values, np.full(n_classes, np.nan), by_domain)
 
     def __repr__(self) -> str:
-        figures = f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}" if len(self.clients) else "no accuracy"
-        return f"<Evaluation of {len(self.clients):,} clients: {figures}>"
+        return f"<Evaluation of {len(self.clients):,} clients: {self.text if len(self.clients) else 'no accuracy'}>"
+
+    @property
+    def text(self) -> str:
+        """Mean and standard deviation of accuracy, for display."""
+        return f"accuracy {100 * self.mean:.1f} % ± {100 * self.std:.1f}"
 
     @property
     def accuracy(self) -> Floats:

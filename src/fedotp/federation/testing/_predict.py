@@ -149,10 +149,6 @@ class Predictor:
         """Return a copy for another task, for example with other classes."""
         return Predictor.of(self.method, task, self.params, len(self), memory=self.memory)
 
-    def with_prior(self, prior: Tensor | None) -> "Predictor":
-        """Return a copy with another class prior (C, K), or none."""
-        return replace(self, prior=prior)
-
 
 # Images on the GPU: the text tower and each batch are CUDA graphs --------------------------------------------
 

@@ -114,9 +114,13 @@ class ModelTests:
         if self._can_see_novel(PERSONAL):
             self.testers[_NOVEL] = self._novel_tester(PERSONAL, len(data))
         if backdoor is not None:
-            self.testers[_SUCCESS] = self._tester(PERSONAL, _attacked(data, backdoor))
+            patched = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
+            attacked = Images(backdoor.test, backdoor.target, patched)  # labelled as the target
+            self.testers[_SUCCESS] = self._tester(PERSONAL, replace(data, test=attacked))
         if self._sees_global:
-            self.testers[_GLOBAL_ALL] = self._tester(GLOBAL, self._shown(data.test, [self._global_rows()]))
+            theirs = [data.test.clients[i] for i in held_out] if "holdout" in self._asked else []
+            rows = np.union1d(self._rows, _union(theirs))
+            self.testers[_GLOBAL_ALL] = self._tester(GLOBAL, self._shown(data.test, [rows]))
             if self._can_see_novel(GLOBAL):
                 self.testers[_GLOBAL_NOVEL] = self._novel_tester(GLOBAL, 1)
 
@@ -178,11 +182,6 @@ class ModelTests:
         away = _union([test.clients[i] for i in np.setdiff1d(np.arange(len(self._data)), trained)])
         away = np.union1d(np.setdiff1d(away, _union([test.clients[i] for i in trained])), self._data.withheld)
         return np.setdiff1d(np.arange(len(test.labels)), away)
-
-    def _global_rows(self) -> Ints:
-        """Return the test images of the global model: all, and those of held-out clients if their view is requested."""
-        theirs = [self._data.test.clients[i] for i in self._held_out] if "holdout" in self._asked else []
-        return np.union1d(self._rows, _union(theirs))
 
     def _lacks(self, clients: Ints) -> NDArray[np.bool_]:
         """Return a mask (C, n) of common test images whose class each of `clients` (C,) has no training image of."""
@@ -294,12 +293,6 @@ class ModelTests:
         at = order[np.searchsorted(lines.row, rows, sorter=order)]
         who = np.repeat(clients, [len(own) for own in lists])
         return [self._view(name, GLOBAL, replace(lines.at(at), client=who))]
-
-
-def _attacked(data: FederatedData, backdoor: Backdoor) -> FederatedData:
-    """Return the federation with the attacked versions of each client's images, labelled as the target."""
-    own = tuple(rows[np.isin(rows, backdoor.rows)] for rows in data.test.clients)
-    return replace(data, test=Images(backdoor.test, backdoor.target, own))
 
 
 def _majority(data: FederatedData, clients: Ints) -> Predictions:

@@ -8,7 +8,6 @@ from threading import Event
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedotp.federation._data import FederatedData
 from fedotp.federation._sampling import Ints
@@ -120,9 +119,13 @@ class Joined:
         works = [job.work for job in jobs if job.work is not None]
         if not works:
             return self._predict(clients, params, [len(job.clients) for job in jobs])
+        lr = works[0].lr
+        if len({work.lr for work in works}) > 1:
+            each = [work.lr for work in works for _ in work.clients]
+            lr = torch.tensor(each, dtype=torch.float64, device=self.task.device)  # (C,)
         kept = [job.optimizer for job in jobs if job.optimizer is not None]
         result = self._trainer.train(
-            replace(works[0], clients=clients, lr=self._learning_rates(works)),
+            replace(works[0], clients=clients, lr=lr),
             params,
             _cat([job.private for job in jobs]),
             _cat(kept) if kept else None,
@@ -130,13 +133,6 @@ class Joined:
         )
         rows = [slice(end - len(job.clients), end) for end, job in zip(ends, jobs, strict=True)]
         return [_part(result, part) for part in rows]
-
-    def _learning_rates(self, works: Sequence[LocalWork]) -> float | Tensor:
-        """Return a common learning rate, or (C,) of each client."""
-        if len({work.lr for work in works}) == 1:
-            return works[0].lr
-        each = [work.lr for work in works for _ in work.clients]
-        return torch.tensor(each, dtype=torch.float64, device=self.task.device)
 
     def _predict(self, clients: Ints, params: Parameters, n_clients: Sequence[int]) -> list[Predictions]:
         tester = self._tester

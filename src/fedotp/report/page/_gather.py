@@ -33,6 +33,8 @@ def gather(run: RunDirectory) -> dict[str, Any]:
     )  # the last one of each round
     summary = run.summary if run.is_complete else {}
     missing: list[str] = []
+    checks = check_run(summary) if summary else []
+    shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
     return {
         "name": run.path.resolve().name,
         "state": "complete" if run.is_complete else "running" if run.is_running else "stopped",
@@ -69,7 +71,10 @@ def gather(run: RunDirectory) -> dict[str, Any]:
             if name in summary.get("controls", {})
         },
         "warnings": _untrusted(summary),
-        "checks": _checks(config, summary),
+        "checks": {
+            "warnings": shuffled + [check.sentence(config.title) for check in checks if check.is_flagged],
+            "notes": open_checks({config.title: checks}),
+        },
     }
 
 
@@ -100,16 +105,6 @@ def _untrusted(summary: dict[str, Any]) -> list[str]:
         for name, n in summary.get(key, {}).items():
             notices.append(f"{counted(n, 'update')} of site {name} {'was' if n == 1 else 'were'} {what}.")
     return notices
-
-
-def _checks(config: Config, summary: dict[str, Any]) -> dict[str, list[str]]:
-    """Compare a single run with its controls: warnings, and differences that are not significant."""
-    checks = check_run(summary) if summary else []
-    shuffled = [_SHUFFLED] if config.data.labels == "shuffled" else []
-    return {
-        "warnings": shuffled + [check.sentence(config.title) for check in checks if check.is_flagged],
-        "notes": open_checks({config.title: checks}),
-    }
 
 
 def share(value: float | None) -> int | None:

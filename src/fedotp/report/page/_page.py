@@ -97,7 +97,10 @@ def _fill(title: str, data: dict[str, Any]) -> str:
     script = "(() => {\n'use strict';\n" + "\n".join(parts) + "})();\n"
     values = {
         "mark": _MARK,
-        "policy": _policy(library, script),
+        "policy": (  # only these scripts, embedded images and no connections
+            f"default-src 'none'; script-src {' '.join(map(digest_source, (library, script)))}; "
+            "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+        ),
         "title": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "style": (assets / "page.css").read_text(encoding="utf-8"),
         # ASCII that is safe inside HTML
@@ -107,15 +110,6 @@ def _fill(title: str, data: dict[str, Any]) -> str:
     }
     template = (assets / "page.html").read_text(encoding="utf-8")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)  # once: data are not replaced again
-
-
-def _policy(*scripts: str) -> str:
-    """Return a Content-Security-Policy that permits only these scripts, embedded images and no connections."""
-    return (
-        f"default-src 'none'; script-src {' '.join(map(digest_source, scripts))}; "
-        "style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def _finite(value: Any) -> Any:

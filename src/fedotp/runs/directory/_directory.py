@@ -29,7 +29,6 @@ from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
 from fedotp.federation import Progress
 from fedotp.runs.directory._checksum import RunningDigest, checksum_error, read_checked, with_checksum
-from fedotp.runs.directory._provenance import require_method, require_same_code
 
 if TYPE_CHECKING:  # they import torch, which commands that only show runs do not need
     from fedotp.config import Config
@@ -44,10 +43,15 @@ _PLACES = ("data.dataset", "data.root", "data.store", "backbone.name", "compute.
 
 
 class RunDirectory:
-    """The files of one run, complete or not."""
+    """The files of one run, complete or not.
+
+    `checkpoint` is the file of the latest checkpoint, `kept` that of the clients' private parameters.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.checkpoint, self.kept = self._file("state/checkpoint.safetensors"), self._file("state/private.bin")
+        self._lock, self._metrics_file = self._file("state/lock"), self._file("metrics.jsonl")
         self._written: RunningDigest | None = None  # metrics.jsonl as this process knows it
 
     def __repr__(self) -> str:
@@ -112,13 +116,34 @@ class RunDirectory:
         return str(self.manifest["method"]["title"])
 
     def require_method(self) -> None:
-        """Raise an error if the run's method is unknown, with the option that imports it."""
-        if self._file("manifest.json").is_file():
-            require_method(self.manifest, self.path)
+        """Raise an error if the run's method or partition scheme is unknown, with the option that imports it."""
+        if not self._file("manifest.json").is_file():
+            return
+        from fedotp.data.partition import SCHEMES, find_scheme
+        from fedotp.methods import find_method
+
+        config = self.manifest.get("config", {})
+        name, scheme = config.get("method", {}).get("name"), config.get("partition", {}).get("scheme")
+        if isinstance(name, str) and find_method(name) is None:
+            raise FedotpError(f"{self.path}: unknown method {name}; {_remedy(self._origin_of_method)}")
+        if isinstance(scheme, str) and scheme not in SCHEMES and find_scheme(scheme) is None:
+            remedy = _remedy(_texts(self.manifest.get("origins"), "partition"))
+            raise FedotpError(f"{self.path}: unknown partition scheme {scheme}; {remedy}")
 
     def require_same_code(self, method: "Method") -> None:
         """Raise an error if the run's method was edited after the run started."""
-        require_same_code(self.manifest, method, self.path)
+        from fedotp.methods import origin_of
+
+        before, now = self._origin_of_method, origin_of(type(method))
+        if "sha256" in before and "sha256" in now and before["sha256"] != now["sha256"]:
+            raise FedotpError(
+                f"{self.path}: its method {method.name} was edited: expected SHA-256 {before['sha256'][:12]} of "
+                f"{now['file']}, got {now['sha256'][:12]}; restore the file or start a new run"
+            )
+
+    @property
+    def _origin_of_method(self) -> dict[str, str]:
+        return _texts(self.manifest.get("method"), "origin")
 
     def require_same(self, what: str, name: str, digest: str, key: str = "digest") -> None:
         """Raise an error unless the run started with this backbone or data set."""
@@ -181,16 +206,6 @@ class RunDirectory:
             raise FedotpError(f"{self.path} is not complete; resume it with `{self.resume_command}`")
         return {key: value for key, value in self._summary.items() if key != _METRICS}
 
-    @property
-    def checkpoint(self) -> Path:
-        """The file of the latest checkpoint."""
-        return self._file("state/checkpoint.safetensors")
-
-    @property
-    def kept(self) -> Path:
-        """The file of the clients' private parameters."""
-        return self._file("state/private.bin")
-
     def metrics(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the records of metrics.jsonl, of one `kind` ("round", "evaluation") or all.
 
@@ -222,25 +237,15 @@ class RunDirectory:
         content = self._metrics_bytes()
         self._require_intact(content, n_bytes, digest)
         if len(content) > n_bytes:
-            try:
-                with open(opened_in_place(self._metrics_file, os.O_WRONLY), "wb") as file:
-                    file.truncate(n_bytes)
-            except OSError as error:
-                raise cannot_write(self._metrics_file, error) from error
+            write_atomically(self._metrics_file, content[:n_bytes])
         self._written = RunningDigest(content[:n_bytes])
 
     def save_predictions(self, predictions: "Predictions") -> None:
         """Write the last evaluation of each image."""
-        path = self._file("predictions.npz")
-        temporary = path.with_name(f".{os.getpid()}.{path.name}")  # NumPy adds .npz to other names
-        try:
-            columns = vars(predictions).items()
-            kinds = {name: np.float32 if name == "loss" else np.int32 for name, _ in columns}
-            np.savez_compressed(temporary, **{name: values.astype(kinds[name]) for name, values in columns})
-            os.replace(temporary, path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise cannot_write(path, error) from error
+        content, columns = io.BytesIO(), vars(predictions).items()
+        kinds = {name: np.float32 if name == "loss" else np.int32 for name, _ in columns}
+        np.savez_compressed(content, **{name: values.astype(kinds[name]) for name, values in columns})
+        write_atomically(self._file("predictions.npz"), content.getvalue())
 
     def predictions(self) -> "Predictions":
         """Read the last evaluation of each image."""
@@ -248,7 +253,12 @@ class RunDirectory:
 
         path = self._file("predictions.npz")
         try:
-            with np.load(_checked_archive(read_regular(path, _MOST_BYTES)), allow_pickle=False) as file:
+            content = io.BytesIO(read_regular(path, _MOST_BYTES))
+            with zipfile.ZipFile(content) as archive:
+                if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
+                    raise ValueError("its decompressed size exceeds the limit of 1 GiB")
+            content.seek(0)
+            with np.load(content, allow_pickle=False) as file:
                 client, row, label, predicted = (
                     file[name].astype(np.int64) for name in ("client", "row", "label", "predicted")
                 )
@@ -299,14 +309,6 @@ class RunDirectory:
 
     def _file(self, name: str) -> Path:
         return self.path / name
-
-    @property
-    def _lock(self) -> Path:
-        return self._file("state/lock")
-
-    @property
-    def _metrics_file(self) -> Path:
-        return self._file("metrics.jsonl")
 
     def _metrics_bytes(self) -> bytes:
         return read_file(self._metrics_file, _MOST_BYTES) if self._metrics_file.exists() else b""
@@ -359,14 +361,17 @@ def _record(line: bytes, path: Path, number: int) -> dict[str, Any]:
     return record
 
 
-def _checked_archive(content: bytes) -> io.BytesIO:
-    """Open an archive after checking its decompressed size."""
-    file = io.BytesIO(content)
-    with zipfile.ZipFile(file) as archive:
-        if sum(info.file_size for info in archive.infolist()) > _MOST_BYTES:
-            raise ValueError("its decompressed size exceeds the limit of 1 GiB")
-    file.seek(0)
-    return file
+def _texts(table: object, key: str) -> dict[str, str]:
+    """Return the origin of external code under `key` of a table of the manifest; such code is never imported by it."""
+    origin = table.get(key) if isinstance(table, dict) else None
+    return {name: str(value) for name, value in origin.items()} if isinstance(origin, dict) else {}
+
+
+def _remedy(origin: dict[str, str]) -> str:
+    if "package" in origin:
+        return f"install {origin['package']}, which defines it"
+    module = origin.get("module", "")
+    return f"give --import {shlex.quote(module if '.' in module else origin.get('file', 'FILE.py'))}, which defines it"
 
 
 def free_name(config: "Config", parent: Path) -> Path:

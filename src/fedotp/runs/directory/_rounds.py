@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from statistics import fmean
+from statistics import fmean, harmonic_mean
 from typing import Any
 
 from fedotp.federation import METRICS
@@ -98,11 +98,6 @@ def base_to_novel(local: Series, base: Series, novel: Series) -> dict[str, dict[
     numbers["hm3"] = {r: harmonic_mean([local[r], base[r], novel[r]]) for r in rounds}
     numbers["cm"] = {r: (local[r] + numbers["hm"][r]) / 2 for r in rounds}
     return {name: _over_rounds(series) for name, series in numbers.items()}
-
-
-def harmonic_mean(values: Sequence[float]) -> float:
-    """Return the harmonic mean of shares; 0 if one of them is 0."""
-    return len(values) / sum(1 / value for value in values) if all(values) else 0.0
 
 
 def _entry(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Runs side by side, whose clients are trained like those of one federation."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -65,7 +65,13 @@ def run_group(
     wanted = group[0][0].config.compute.threads  # those of a group agree
     with listen(on_interrupt) as interrupt, using_threads(wanted) if wanted else nullcontext():
         waiting = deque[_Ready]()
-        for trial, path, found in _prepared(group, ready):
+        prepared: Sequence[Prepared | Exception]
+        try:
+            runs = [begun_or_new(trial, RunDirectory(path)) for trial, path in group]
+            prepared = (ready or Preparation(group[0][0].config)).prepare_each(runs)
+        except Exception as error:
+            prepared = [error] * len(group)
+        for (trial, path), found in zip(group, prepared, strict=True):
             if isinstance(found, Prepared):
                 waiting.append((trial, path, found))
             else:
@@ -83,17 +89,6 @@ class _Open:
     loop: Loop
     simulator: Simulator
     close: Callable[[], object]
-
-
-def _prepared(group: Sequence[Work], ready: Preparation | None) -> Iterator[tuple[Trial, Path, Prepared | Exception]]:
-    """Prepare all runs of a group, sharing as much as possible; yield an error if a run cannot be prepared."""
-    found: Sequence[Prepared | Exception]
-    try:
-        preparation = ready or Preparation(group[0][0].config)
-        found = preparation.prepare_each([begun_or_new(trial, RunDirectory(path)) for trial, path in group])
-    except Exception as error:
-        found = [error] * len(group)
-    return ((trial, path, one) for (trial, path), one in zip(group, found, strict=True))
 
 
 def _at_a_time(

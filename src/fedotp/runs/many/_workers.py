@@ -28,14 +28,6 @@ _CUDA_ERROR = "CUDA error:"  # torch's prefix of fatal errors; running out of me
 _PATIENCE = 10.0  # seconds to wait for a process to end
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """A message that a run of a group has ended, with its error or ""."""
-
-    name: str
-    error: str
-
-
 @dataclass
 class _Worker:
     """A process, its GPU, the parent's end of its pipe, and its unfinished trials, by name."""
@@ -93,7 +85,7 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
                 ready = wait([worker.connection for worker in busy])
                 for worker in [worker for worker in busy if worker.connection in ready]:
                     try:
-                        message: Update | _Ended | None = worker.connection.recv()
+                        message: Update | tuple[str, str] | None = worker.connection.recv()
                     except (EOFError, OSError):
                         busy.remove(worker)
                         last_words = "" if interrupt.wanted else worker.last_words()
@@ -101,8 +93,9 @@ def run_in_processes(groups: list[list[Work]], jobs: int, observer: ManyObserver
                         continue
                     if isinstance(message, Update):
                         observer.on_update(message)
-                    elif isinstance(message, _Ended):
-                        yield worker.trials.pop(message.name), message.error
+                    elif message is not None:  # the name of a run that has ended, and its error or ""
+                        name, error = message
+                        yield worker.trials.pop(name), error
                     elif waiting and not interrupt.wanted:
                         worker.give(waiting.popleft())
                     else:
@@ -171,5 +164,5 @@ def _served(connection: Connection) -> bool:
     usable = True
     for trial, error in run_group(connection.recv(), connection.send, lambda: None):
         usable &= _CUDA_ERROR not in error
-        connection.send(_Ended(trial.name, error))
+        connection.send((trial.name, error))
     return usable

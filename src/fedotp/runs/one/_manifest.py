@@ -16,7 +16,6 @@ from fedotp.clip import CLIP, EvalTransform, TrainTransform
 from fedotp.config import Config
 from fedotp.data import clipped_note, origin_of_dataset
 from fedotp.data.partition import origin_of_scheme
-from fedotp.data.store import EncodedDataset
 from fedotp.methods import origin_of
 from fedotp.runs.one._prepare import Prepared
 
@@ -26,6 +25,14 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     clip, dataset = prepared.task.clip, prepared.dataset
     size = clip.config.image_size
     shown = prepared.config.data
+    novel: dict[str, Any] = {}
+    if (found := prepared.novel) is not None:
+        facts = {"digest": found.digest, "classes": list(found.classes), "test_images": len(found.labels)}
+        novel = {"novel": {"name": dataset.name, **facts}}
+    train, test = prepared.encoded.train, prepared.encoded.test
+    in_both = None  # unknown because of random crops
+    if train.n_crops == 1 and train.store.folder == test.store.folder:
+        in_both = int(np.isin(test.records[0], train.records[0]).sum())
     crops, central = shown.crops, EvalTransform(size, prepared.config.authors.normalisation, shown.window)
     return {
         **made_with(prepared.config, clip),
@@ -37,11 +44,11 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
             "classes": list(dataset.classes),
             "train_images": len(dataset.train),
             "test_images": len(dataset.test),
-            "test_images_also_in_train": _in_both(prepared.encoded),
+            "test_images_also_in_train": in_both,
             "skipped": list(dataset.skipped),
             "notes": [*dataset.notes, *filter(None, [clipped_note(dataset, shown.window)])],
         },
-        **_novel(prepared),
+        **novel,
         "partition": prepared.partition.digest,
         "clients": list(prepared.data.names),
         "domains": list(prepared.data.domains),
@@ -54,19 +61,16 @@ def make_manifest(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _novel(prepared: Prepared) -> dict[str, Any]:
-    """Return the classes without training images, if they are tested."""
-    if (novel := prepared.novel) is None:
-        return {}
-    facts = {"classes": list(novel.classes), "test_images": len(novel.labels)}
-    return {"novel": {"name": prepared.dataset.name, "digest": novel.digest, **facts}}
-
-
 def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
     """Return versions, machine, command, method and backbone."""
     device = clip.device
     found = origin_of(type(config.method))  # empty for built-in methods
     origin = {"origin": found} if found else {}
+    others = {
+        "partition": origin_of_scheme(config.partition.scheme),
+        "dataset": origin_of_dataset(config.data.dataset),
+    }
+    others = {what: origin for what, origin in others.items() if origin}
     return {
         "fedotp": fedotp.__version__,
         "commit": _commit(),
@@ -82,26 +86,9 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seed": config.seed,
         "method": {"title": config.title, "reference": config.method.reference, **origin},
-        **_other_origins(config),
+        **({"origins": others} if others else {}),
         "backbone": {"name": config.backbone.name, "digest": clip.digest},
     }
-
-
-def _other_origins(config: Config) -> dict[str, Any]:
-    """Return the origins of a partition scheme and data set that are not built in."""
-    origins = {
-        "partition": origin_of_scheme(config.partition.scheme),
-        "dataset": origin_of_dataset(config.data.dataset),
-    }
-    known = {what: origin for what, origin in origins.items() if origin}
-    return {"origins": known} if known else {}
-
-
-def _in_both(encoded: EncodedDataset) -> int | None:
-    """Count test images identical to a training image; None if unknown because of random crops."""
-    if encoded.train.n_crops > 1 or encoded.train.store.folder != encoded.test.store.folder:
-        return None
-    return int(np.isin(encoded.test.records[0], encoded.train.records[0]).sum())
 
 
 def _commit() -> str | None:

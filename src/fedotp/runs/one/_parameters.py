@@ -16,7 +16,7 @@ from fedotp.data import Dataset, OnProgress, load_dataset
 from fedotp.data.partition import Client
 from fedotp.data.store import EncodedDataset
 from fedotp.errors import FedotpError, listed
-from fedotp.federation import Checkpoint, FederatedData, Ints, Settings, Simulator
+from fedotp.federation import Checkpoint, FederatedData, Ints, Simulator
 from fedotp.federation.testing import Evaluation
 from fedotp.methods import Method, Parameters, Task
 from fedotp.runs.directory import RunDirectory
@@ -89,8 +89,7 @@ def join(
         on_progress: called as images are encoded, as by `fedotp.data.store.encode`.
     """
     run = RunDirectory.open(path)
-    if not run.checkpoint.is_file():
-        raise FedotpError(f"{path} has no checkpoint yet; resume it with `{run.resume_command}`")
+    stored = StoredParameters.of(run)
     config, classes = run.config, run.manifest["data"]["classes"]
     dataset = load_dataset(data) if site is None else load_dataset(data).of_site(site)
     number = class_numbers(classes, dataset, "the run")
@@ -102,8 +101,10 @@ def join(
     encoded = encode_for(replace(config, data=own_data), dataset, clip, on_progress)
     images = _as_one_client(encoded, name, number)
     task = make_task(config, clip, classes, run.manifest["template"])
-    simulator = Simulator(config.method, task, images, _to_join(config.settings, epochs))
-    stored = StoredParameters.of(run)
+    rounds, evaluation = config.federation, replace(config.evaluation, views=("personal",))
+    rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
+    settings = replace(config.settings, federation=rounds, evaluation=evaluation)
+    simulator = Simulator(config.method, task, images, settings)
     simulator.server.load(stored.server)
     alone = np.zeros(1, np.int64)
     predictions = {"before": simulator.predict_new(alone), "after": simulator.join(alone)}
@@ -144,12 +145,6 @@ def _as_one_client(encoded: EncodedDataset, name: str, number: Ints) -> Federate
         train=replace(images.train, labels=number[images.train.labels]),
         test=replace(images.test, labels=number[images.test.labels]),
     )
-
-
-def _to_join(settings: Settings, epochs: int) -> Settings:
-    rounds = settings.federation
-    rounds = replace(rounds, holdout_clients=0, holdout=(), without=(), join_epochs=epochs or rounds.join_epochs)
-    return replace(settings, federation=rounds, evaluation=replace(settings.evaluation, views=("personal",)))
 
 
 def class_numbers(known: Sequence[str], dataset: Dataset, where: str) -> Ints:

@@ -194,13 +194,10 @@ class Preparation:
         if not attack.is_on_data:
             return None
         key = AttackSettings(attack.name, target=attack.target, source=attack.source, patch=attack.patch)
-        if key not in encoded.backdoors:
-            encoded.backdoors[key] = self._make_backdoor(key, encoded)
-        return encoded.backdoors[key]
-
-    def _make_backdoor(self, attack: AttackSettings, encoded: _Encoded) -> Backdoor:
-        images, test = encoded.images, encoded.test
-        changed = images
+        if key in encoded.backdoors:
+            return encoded.backdoors[key]
+        changed = images = encoded.images
+        test = encoded.test
         if attack.name == "backdoor":
             changed = self._encode(painted(images.dataset, attack.patch, self._config.data.window))
             test = _resident(changed.test, self._device)
@@ -209,7 +206,8 @@ class Preparation:
         classes, labels = images.dataset.classes, images.dataset.train.labels
         shown, _ = attack.labels(classes, labels)
         target, rows = attack.labels(classes, images.dataset.test.labels)
-        return Backdoor(_resident(both, self._device), np.concatenate([labels, shown]), test, target, rows)
+        made = Backdoor(_resident(both, self._device), np.concatenate([labels, shown]), test, target, rows)
+        return encoded.backdoors.setdefault(key, made)
 
     def _encode(self, dataset: Dataset) -> EncodedDataset:
         return encode_for(self._config, dataset, self._clip, self.on_encoding)
@@ -244,7 +242,6 @@ def _at(features: Features, rows: Ints) -> Features:
     """Return the features of the images at `rows`, in that order."""
     if isinstance(features, EncodedSplit):
         return replace(features, records=features.records[:, rows])
-    assert isinstance(features, HeldFeatures)
     at = torch.from_numpy(rows).to(features.pooled.device)
     return HeldFeatures(features.pooled[:, at], features.tokens[:, at])
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from fedotp._imports import lazy_face
 
 if TYPE_CHECKING:
+    from fedotp._text import n_bytes as n_bytes
     from fedotp.runs.tables._columns import common_columns as common_columns
-    from fedotp.runs.tables._columns import n_bytes as n_bytes
     from fedotp.runs.tables._columns import numbers_of as numbers_of
     from fedotp.runs.tables._controls import CONTROLS as CONTROLS
     from fedotp.runs.tables._controls import check_run as check_run

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedotp._text import percent
+from fedotp._text import n_bytes, percent
 from fedotp.federation import METRICS
 
 WHEN = {"last": "last", "best": "best", "last_five": "last 5"}
 """Evaluations of a run: after the last round, after the best, or the mean over the last five rounds."""
 _GLOBAL_PART = ", global part"  # suffix of views by the global model
 _VIEW = "view:"  # prefix of the keys of views
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,6 @@ class Cell:
         """Return the printed text."""
         spread = f" ± {column.write(self.std)}" if column.with_std and self.std is not None else ""
         return column.write(self.mean) + spread
-
-
-def n_bytes(value: float) -> str:
-    """Format a number of bytes."""
-    power = 0
-    while value >= 1024 and power < len(_UNITS) - 1:
-        value, power = value / 1024, power + 1
-    return f"{value:.0f} B" if power == 0 else f"{value:.1f} {_UNITS[power]}"
 
 
 def common_columns() -> tuple[Column, ...]:

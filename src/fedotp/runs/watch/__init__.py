@@ -2,7 +2,6 @@
 
 from fedotp.runs.watch._live import STOPPING as STOPPING
 from fedotp.runs.watch._live import LiveDisplay as LiveDisplay
-from fedotp.runs.watch._live import accuracy_text as accuracy_text
 from fedotp.runs.watch._live import watched as watched
 from fedotp.runs.watch._observer import Observer as Observer
 from fedotp.runs.watch._observer import Observers as Observers

@@ -45,7 +45,7 @@ class _Display(Observer):
         self._draw(at_once=True)
 
     def on_evaluation(self, round_: int, evaluation: Evaluation) -> None:
-        self._accuracy = accuracy_text(evaluation)
+        self._accuracy = evaluation.text
         self._draw(at_once=True)
 
     def _draw(self, *, at_once: bool = False) -> None:
@@ -113,11 +113,6 @@ class _Rounds(Progress):
 def _title(round_: int, rounds: int) -> str:
     """Return the next step after `round_` of `rounds` rounds."""
     return f"round {round_ + 1} of {rounds}" if round_ < rounds else "evaluation"
-
-
-def accuracy_text(evaluation: Evaluation) -> str:
-    """Return mean and standard deviation over clients."""
-    return f"accuracy {100 * evaluation.mean:.1f} % ± {100 * evaluation.std:.1f}"
 
 
 class NotebookDisplay(_Display):
