@@ -13,10 +13,10 @@ from pathlib import Path
 import safetensors
 import torch
 
-from fedotp._files import read_regular
+from fedotp._files import read_file, read_regular
 from fedotp._text import counted, one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint
+from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.records import Line, Statement, Transcript, read_chain
@@ -153,19 +153,29 @@ class _Verification:
             if (len(part), hashlib.sha256(part).hexdigest()) == (n_bytes, digest):
                 valid = n_bytes
             elif name.endswith(_GROWING):
+                if valid == len(content) and not self._is_ended and self._is_cut(name, valid):
+                    self.note(f"{name}: a resumed server has removed its last lines")
+                    return
                 first, last = content[:valid].count(b"\n") + 1, part.count(b"\n")
                 self.wrong(f"{name}, line {first}{f' to {last}' if last > first else ''}: it was changed")
                 return
         if valid < len(content):
             self._check_unrecorded(name, content[valid:])
 
+    def _is_cut(self, name: str, n_bytes: int) -> bool:
+        """True if a resumed server shortens the metrics to this length, which it does before it waits for sites."""
+        path = self.directory.checkpoint
+        return name == "metrics.jsonl" and path.is_file() and Progress.load(path).metrics_bytes == n_bytes
+
     def _check_unrecorded(self, name: str, content: bytes) -> None:
         """Accept what a killed server wrote after the last line of its transcript, if it is intact by itself."""
         try:
-            if self._is_ended or name in ("config.toml", "predictions.npz"):
+            if self._is_ended or name == "config.toml":
                 raise FedotpError(f"{name}: it was changed")
             if name in ("manifest.json", "summary.json"):
                 self.directory.require_as_written(name)
+            elif name == "predictions.npz":
+                self.directory.predictions()
             elif name.endswith(".safetensors"):
                 Checkpoint.read(self.path / name)
             elif name == "metrics.jsonl":
@@ -197,8 +207,10 @@ class _Verification:
             where = f"round {int(file.stem)}, {Transcript.UPDATES}/{file.name}"
             if not file.is_file():
                 self.wrong(f"{where}: it is missing")
-            elif hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest() not in digests:
-                self.wrong(f"{where}: it was changed{self._changed_sites(file)}")
+            elif hashlib.sha256(read_file(file, MOST_BYTES)).hexdigest() not in digests:
+                is_new = int(file.stem) == len(self.rounds) + 1 and not self._is_ended
+                note = self.note if is_new else self.wrong  # a server was killed when it repeated this round
+                note(f"{where}: it was changed{self._changed_sites(file)}")
             self.found.files += 1
 
     def _changed_sites(self, file: Path) -> str:
@@ -207,8 +219,8 @@ class _Verification:
             inputs, sites = read_inputs(file), self.rounds[int(file.stem)].content["sites"].items()
             names = [name for name, each in sites if digest_of(inputs[str(each["number"])]) != each["update"]]
         except (safetensors.SafetensorError, LookupError, ValueError):
-            return ""
-        return f" (site {', '.join(names)})"
+            names = []
+        return f" (site {', '.join(names)})" if names else ""
 
     # Statements and aggregations ------------------------------------------------------------------------------------
 
@@ -221,10 +233,15 @@ class _Verification:
                     identity.check(site, recorded.statement(site).content, bytes.fromhex(each["signature"]))
                 except FedotpError as error:
                     self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
+                if each["images"] > recorded.content["agreed"].get(site, 0):
+                    self.note(
+                        f"{recorded.where}, round {recorded.number}, site {site}: fewer images count than it signed"
+                    )
                 self.found.sites.add(site)
                 self.found.statements += 1
         if not self.keys:
-            self.note("the sites have no keys: their statements are unsigned")
+            why = "the sites have no keys: their statements are unsigned"
+            (self.wrong if self.directory.manifest["deployment"]["keys"] else self.note)(why)
 
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
@@ -269,10 +286,11 @@ class _Verification:
                     continue
                 unused += 1
                 known = {*recorded.content["sites"], *recorded.content.get("faults", {})} if recorded else {site}
-                if site not in known and n - 1 not in self.restarts:
+                n -= 1  # it began with the parameters after the round before
+                if site not in known and n not in self.restarts:
                     self.wrong(f"{where}: the server's transcript does not mention this update")
-            elif self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
-                self.wrong(f"{where}: the site received other parameters than those after this round")
+            if self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
+                self.wrong(f"{where}: the site received other parameters than those after round {n}")
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:
