@@ -17,7 +17,7 @@ from near_sites import NearGrid, make_deployable, silent, with_keys
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import digest_of
-from fedotp.flower.records import check_logs, read_chain, security_log
+from fedotp.flower.records import Transcript, check_logs, read_chain, security_log
 from fedotp.flower.records._chain import Chain
 from fedotp.flower.server import ServerSettings, verify_run
 
@@ -190,7 +190,7 @@ def test_inputs_that_are_none_are_one_line(honest: Path, tmp_path: Path) -> None
     rewrite_round(tmp_path, lambda content: content.update(fewer))
     found = verify_run(tmp_path / "run")
     assert any(each.startswith("round 2: its inputs are not those of an aggregation: Safetens") for each in found.wrong)
-    assert "round 2, site site-0: fewer images count than it signed" in found.notes[0]
+    assert "site site-0 counts with fewer images than it signed" in found.notes[0]
 
 
 def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: Path) -> None:
@@ -274,3 +274,19 @@ def test_a_run_that_is_killed_after_any_write_verifies_before_and_after_it_is_re
     found = verify_run(run, logs_of(tmp_path))
     assert (found.wrong, found.repeated) == ([], 2)
     assert len(found.notes) <= 8, found.notes
+
+
+def test_a_release_after_the_last_line_of_a_killed_server_is_checked(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Transcript, "round")
+    grid, keys = with_keys(tmp_path, 3)
+    sections, settings = KINDS["central noise"]
+    with pytest.raises(AttributeError):
+        grid.serve(make_deployable(inputs, **sections), tmp_path / "run", settings, public_keys=keys)
+    assert verify_run(tmp_path / "run").wrong == []
+    file = tmp_path / "run/state/releases.jsonl"
+    whole = file.read_bytes()
+    for place in range(len(whole) - 1):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert verify_run(tmp_path / "run").wrong == ["state/releases.jsonl: a line of a round was changed"]

@@ -6,6 +6,7 @@ are compared.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,7 +154,8 @@ class _Verification:
             if (len(part), hashlib.sha256(part).hexdigest()) == (n_bytes, digest):
                 valid = n_bytes
             elif name.endswith(_GROWING):
-                if valid == len(content) and not self._is_ended and self._is_cut(name, valid):
+                kept = Progress.load(self.directory.checkpoint).metrics_bytes if name == "metrics.jsonl" else None
+                if valid == len(content) == kept and not self._is_ended:
                     self.note(f"{name}: a resumed server has removed its last lines")
                     return
                 first, last = content[:valid].count(b"\n") + 1, part.count(b"\n")
@@ -161,11 +163,6 @@ class _Verification:
                 return
         if valid < len(content):
             self._check_unrecorded(name, content[valid:])
-
-    def _is_cut(self, name: str, n_bytes: int) -> bool:
-        """True if a resumed server shortens the metrics to this length, which it does before it waits for sites."""
-        path = self.directory.checkpoint
-        return name == "metrics.jsonl" and path.is_file() and Progress.load(path).metrics_bytes == n_bytes
 
     def _check_unrecorded(self, name: str, content: bytes) -> None:
         """Accept what a killed server wrote after the last line of its transcript, if it is intact by itself."""
@@ -178,14 +175,22 @@ class _Verification:
                 self.directory.predictions()
             elif name.endswith(".safetensors"):
                 Checkpoint.read(self.path / name)
-            elif name == "metrics.jsonl":
-                known = {each.content["metrics"] for each in self.every}
+            else:
+                known = {each.content["metrics"] for each in self.every} | self._releases
                 for line in content.split(b"\n")[:-1]:
                     if b'{"kind":"evaluation"' not in line and hashlib.sha256(line + b"\n").hexdigest() not in known:
                         raise FedotpError(f"{name}: a line of a round was changed")
             self.note(f"{name}: it was written after the last line of the transcript")
         except FedotpError as error:
             self.wrong(one_line(error))
+
+    @property
+    def _releases(self) -> set[str]:
+        """The digests of the possible lines of the private average of the round in progress."""
+        privacy, last = self.directory.config.privacy, self.lines[-1].content
+        same = {"round": last["round"] + (last["kind"] != "round"), "noise": privacy.noise, "clip": privacy.clip}
+        records = [{**same, "sites": n} for n in {line.content.get("members") for line in self.lines}]
+        return {hashlib.sha256(f"{json.dumps(each)}\n".encode()).hexdigest() for each in records}
 
     @property
     def _inputs(self) -> dict[Path, set[str]]:
@@ -234,9 +239,7 @@ class _Verification:
                 except FedotpError as error:
                     self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
                 if each["images"] > recorded.content["agreed"].get(site, 0):
-                    self.note(
-                        f"{recorded.where}, round {recorded.number}, site {site}: fewer images count than it signed"
-                    )
+                    self.note(f"{recorded.where}: site {site} counts with fewer images than it signed")
                 self.found.sites.add(site)
                 self.found.statements += 1
         if not self.keys:
