@@ -204,13 +204,13 @@ def silent(*rounds: int) -> Meddle:
     return when("train", lambda message, reply: None, *rounds)
 
 
-def cut_in(round_: int) -> Meddle:
+def cut_in(round_: int, kind: str = "train") -> Meddle:
     """Stop the server when a site answers in this round."""
 
     def cut(_message: Message, _reply: Message) -> Message:
         raise KeyboardInterrupt
 
-    return when("train", cut, round_)
+    return when(kind, cut, round_)
 
 
 def named(grid: NearGrid) -> dict[str, Any]:

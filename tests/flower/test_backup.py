@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from near_sites import NearGrid, make_deployable, parts
+from near_sites import make_deployable, with_keys
 from real_processes import make_study, processes, rounds_done
 
 from fedotp.errors import FedotpError
@@ -95,14 +95,14 @@ def test_a_copy_of_a_run_that_goes_on_meanwhile_is_whole_or_refused(
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(run / path, copy / path)
 
-    grid = NearGrid(parts(tmp_path, 3))
+    grid, keys = with_keys(tmp_path, 3)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(Deployed, "on_round", copy_one)
-        grid.serve(make_deployable(inputs, federation={"rounds": 12}), run)
+        grid.serve(make_deployable(inputs, federation={"rounds": 12}), run, public_keys=keys)
     if first != "state":
         with pytest.raises(FedotpError, match=r"metrics.jsonl is truncated: .*; restore it from a backup"):
             grid.resume(copy)
         return
-    resumed = grid.resume(copy)
+    resumed = grid.resume(copy, public_keys=keys)
     assert [line["answered"] for line in resumed.metrics("round")] == [[0, 1, 2]] * 12
     assert verify_run(resumed.path).wrong == []

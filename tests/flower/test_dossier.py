@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from near_sites import make_deployable, with_keys
+from near_sites import NearGrid, cut_in, make_deployable, parts, with_keys
 
 import fedotp
 from fedotp.errors import FedotpError
@@ -30,14 +30,37 @@ def test_a_plain_run_promises_nothing_that_it_does_not_keep(undisturbed: RunDire
         "of every average, the sites' updates",
         "no mathematical bound",
         f"mean accuracy over sites {accuracy:.2f} %",
+        "TLS with the federation's own authority",
+        "the update of a single site, with at least three sites",
     ]
     require(make_dossier(undisturbed), kept, without=["masked", "epsilon"])
+
+
+def test_a_trial_without_keys_that_has_not_ended_promises_less(inputs: Path, tmp_path: Path) -> None:
+    config = make_deployable(inputs, server={"rule": "krum", "malicious": 0})
+    grid = NearGrid(parts(tmp_path, 3), meddle={100: cut_in(2)})
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(config, tmp_path / "run", known=False)
+    kept = [
+        "no TLS: a trial",
+        "can pass it on",
+        "not signed, without keys",
+        "the run has not ended",
+        "refused: unknown",
+    ]
+    require(
+        make_dossier(RunDirectory.open(tmp_path / "run")), kept, without=["authority", "at least three", "no scores"]
+    )
 
 
 def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path) -> None:
     config = make_deployable(inputs, privacy={"unit": "example", "noise": 1.0, "epsilon": 8.0, "delta": 1e-3})
     grid, keys = with_keys(tmp_path, 3)
-    run = grid.serve(config, tmp_path / "run", ServerSettings(secure=True), public_keys=keys)
+    grid.meddle[100] = cut_in(2)
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(config, tmp_path / "run", ServerSettings(secure=True), public_keys=keys)
+    grid.meddle.clear()
+    run = grid.resume(tmp_path / "run", public_keys=keys)
     manifest = run.manifest
     manifest["data"]["classes"] = ["a|b"]
     run.save_manifest(manifest)
@@ -46,6 +69,7 @@ def test_sums_and_privacy_are_those_of_the_records(inputs: Path, tmp_path: Path)
     kept = [
         f"epsilon {epsilon:.3g} at delta 0.001",
         "which sees only the sum",
+        "budget: epsilon 8; the run ends",
         r"classes: a\|b |",
         "of every average, opened sums",
     ]

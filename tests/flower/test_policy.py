@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from near_sites import LyingServer, answered, make_deployable, with_keys
+from near_sites import LyingServer, answered, cut_in, make_deployable, silent, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._events import handling
 from fedotp.flower._wire import pack
 from fedotp.flower.keys import key_facts, make_keys
-from fedotp.flower.secure import Terms
+from fedotp.flower.secure import Session, Terms
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.site import read_policy
 from fedotp.flower.site._policy import parse_policy
@@ -140,9 +140,30 @@ def test_a_federation_within_every_line_is_obeyed_and_shares_no_more(inputs: Pat
     assert not any(wire.PREDICTIONS in reply.content for reply in grid.answered)
 
 
+def test_a_sum_that_lost_sites_is_not_opened_with_fewer_than_the_policy_requires(inputs: Path, tmp_path: Path) -> None:
+    grid, keys = with_keys(tmp_path, 4, policy="secure_sites = 4")
+    grid.meddle[101] = silent(1)
+    config = make_deployable(inputs).override(["partition.n_clients=4"])
+    grid.meddle[100] = cut_in(1, "query.secure_survivors")
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(config, tmp_path / "run", ServerSettings(secure=True, round_timeout=0.5), public_keys=keys)
+    ((_, reply),) = grid.exchanged("query.secure_survivors")[:1]
+    assert "sites in a secure sum must be at least 4, got 3" in str(reply.content.config_records[wire.CONFIG])
+
+
 def test_updates_of_a_run_are_counted_whatever_round_the_server_says(inputs: Path, tmp_path: Path) -> None:
     grid, _ = with_keys(tmp_path, 1, policy="rounds = 2")
     server = LyingServer(grid.nodes[100], make_deployable(inputs))
+    session = Session("a" * 32, 1, "b" * 32, "", "", 0.7, 64, 5).text
+    assert "rounds must be at most 2, got 9" in server.refusal("train", **{wire.SESSION: session, wire.ROUND: 9})
+    for wrong in (-1, True, 1.0):
+        assert "no integer 'server-round'" in server.refusal("train", **{wire.ROUND: wrong})
+    seen: list[str] = []
+    with handling(lambda event, facts: seen.append(f"{event} {facts['kind']}")):
+        assert server.refusal("query") == ""  # its arrays are not read
+        with pytest.raises(ValueError, match="No train function"):
+            server.refusal("train.more")
+    assert seen == ["order hello", "order-refused train.more"]
     assert [server.refusal("train") for _ in range(3)] == ["", "", "policy: updates in a run must be at most 2, got 3"]
     assert server.refusal("evaluate") == server.refusal("train", run="b" * 32) == ""
 

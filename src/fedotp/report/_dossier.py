@@ -41,6 +41,7 @@ def _facts(directory: RunDirectory) -> tuple[dict[str, bool], dict[str, str]]:
     deployment, rounds = manifest["deployment"], list(directory.metrics("round"))
     answers = sum(len(record["answered"]) for record in rounds)
     final, secure = summary.get("final", {}), summary.get("secure", {})
+    budget, none = directory.config.privacy.epsilon, "none" if summary else "unknown before the run ends"
     privacy = {**vars(directory.config.privacy), **summary.get("privacy", {})}
     epsilon = privacy["epsilon"] if summary else max((record.get("epsilon", 0.0) for record in rounds), default=0.0)
     facts = {
@@ -48,6 +49,9 @@ def _facts(directory: RunDirectory) -> tuple[dict[str, bool], dict[str, str]]:
         "secure": bool(deployment["settings"]["secure"]),
         "private": privacy["unit"] != "none" and privacy["noise"] > 0,
         "central": privacy["unit"] == "site",
+        # methods that keep a prompt of each site, and rules that choose among updates
+        "average": directory.config.method.name not in ("pfedmoap", "promptfl-fedamp")
+        and directory.config.server.rule in ("average", "bounded"),
         "scores": "accuracy" in final,
         "transcript": (directory.path / "transcript.jsonl").is_file(),
     }
@@ -83,10 +87,12 @@ def _facts(directory: RunDirectory) -> tuple[dict[str, bool], dict[str, str]]:
         if facts["central"]
         else "the sites' updates",
         "sender": "the server" if facts["central"] else "a site",
-        "budget": f"epsilon {directory.config.privacy.epsilon:g}" if directory.config.privacy.epsilon else "none",
+        "budget": f"epsilon {budget:g}; the run ends before it is exceeded" if budget else "no limit on epsilon",
+        "signed": "signed by the sites" if facts["keys"] else "not signed, without keys",
+        "unscored": "the sites reported no scores to the server" if summary else "the run has not ended",
         "epsilons": _listed({name: f"{each:.3g}" for name, each in privacy.get("clients", {}).items()}) or "all equal",
         **{name: f"{privacy[name]:g}" for name in ("delta", "noise", "clip")},
-        **{name: _listed(summary.get(name, {})) or "none" for name in ("capped", "shortened", "refused", "faults")},
+        **{name: _listed(summary.get(name, {})) or none for name in ("capped", "shortened", "refused", "faults")},
     }
     return facts, {name: _SPECIAL.sub(r"\\\1", printable(value)) for name, value in values.items()}
 

@@ -86,7 +86,9 @@ class Deployed(Observer):
             raise FedotpError(f"secure sums are incompatible with {self.method.title}: its server computes no average")
         self._sums: SecureRounds | None = None
         if settings.secure:
-            self._sums = SecureRounds(self._requests, self._intake, registration, identity, self._state)
+            self._sums = SecureRounds(
+                self._requests, self._intake, registration, identity, self._state, sums=n_averages
+            )
 
     # The interface to a run --------------------------------------------------------------------------------
 

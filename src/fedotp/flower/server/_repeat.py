@@ -7,7 +7,8 @@ from typing import Any
 
 import safetensors.torch
 
-from fedotp._files import read_regular
+from fedotp._files import read_file
+from fedotp._text import one_line
 from fedotp.federation.server import Server
 from fedotp.flower._wire import digest_of
 from fedotp.flower.records import Statement, Transcript
@@ -52,6 +53,11 @@ class Repeated:
     steps: dict[int, str] = field(default_factory=dict)
     sent: dict[tuple[str, int], str] = field(default_factory=dict)
 
+    def send(self, numbers: Mapping[str, int], round_: int, payloads: Payloads, server: Server) -> None:
+        """Compute what all sites, of these `numbers`, were sent after a round."""
+        for site, number in numbers.items():
+            self.sent[site, round_] = digest_of(payloads.sent(number, server.params))
+
     def was_sent(self, site: str, round_: int, digest: str) -> bool:
         """True unless a site was sent other parameters after a round."""
         return self.sent.get((site, round_), digest) == digest
@@ -60,7 +66,7 @@ class Repeated:
 def read_inputs(path: Path) -> dict[str, Parameters]:
     """Read the inputs of an aggregation: updates by the sites' numbers, "sum" or "release"."""
     inputs: dict[str, Parameters] = {}
-    for key, value in safetensors.torch.load(read_regular(path, MOST_BYTES)).items():
+    for key, value in safetensors.torch.load(read_file(path, MOST_BYTES)).items():
         source, _, name = key.partition(".")
         inputs.setdefault(source, {})[name] = value
     return inputs
@@ -84,51 +90,58 @@ def repeat(directory: RunDirectory, rounds: Sequence[Recorded], initial: str) ->
         done.wrong.append("round 0: the initial parameters are not those of config.toml")
         return done
     payloads = Payloads(config.method, task, config.seed, n_sites)
+    numbers = {name: number for number, name in enumerate(manifest["clients"])}
+    numbers |= {site: each["number"] for recorded in rounds for site, each in recorded.content["sites"].items()}
+    done.send(numbers, 0, payloads, server)
     for recorded in rounds:
         for site, each in recorded.content["sites"].items():
-            done.sent[site, recorded.number - 1] = digest_of(payloads.sent(each["number"], server.params))
             if each["order"] != done.sent[site, recorded.number - 1]:
                 done.wrong.append(f"round {recorded.number}, site {site}: it was sent other parameters")
-        done.wrong += [f"round {recorded.number}{why}" for why in _aggregate(recorded, directory, server, payloads)]
+        try:
+            done.wrong += [f"round {recorded.number}{why}" for why in _aggregate(recorded, directory, server, payloads)]
+        except (safetensors.SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            why = f"{type(error).__name__} {one_line(error)}"
+            done.wrong.append(f"round {recorded.number}: its inputs are not those of an aggregation: {why}")
         if not done.wrong and digest_of(server.params) != recorded.content["params"]:
             done.wrong.append(f"round {recorded.number}: its aggregation gives other parameters than {recorded.where}")
         if done.wrong:
             return done
         done.n += 1
         done.steps[recorded.number] = digest_of(server.step.state)
-        for site, each in recorded.content["sites"].items():
-            done.sent[site, recorded.number] = digest_of(payloads.sent(each["number"], server.params))
+        done.send(numbers, recorded.number, payloads, server)
     return done
 
 
 def _aggregate(recorded: Recorded, directory: RunDirectory, server: Server, payloads: Payloads) -> Iterator[str]:
     """Repeat one aggregation; yield errors."""
-    content, settings = recorded.content, directory.config.settings
-    sites = content["sites"]
+    content, settings, start = recorded.content, directory.config.settings, recorded.start
+    sites, agreed = content["sites"], content["agreed"]
+    is_secure, is_private = directory.manifest["deployment"]["settings"]["secure"], settings.privacy.unit == "site"
+    most = most_images(agreed.values(), start["max_times"], start["max_images"])
+    for site, each in sites.items():
+        weight = each["images"] if is_secure else min(each["images"], agreed[site], most)
+        if each["weight"] != weight:
+            yield f", site {site}: its weight is {each['weight']}, must be {weight}"
+    weight = sum(each["images"] for each in sites.values()) if is_secure and content["inputs"] else 0
+    if content["weight"] != weight:
+        yield f": the weight of its sum is {content['weight']}, must be {weight}"
     if not content["inputs"]:
         if server.params and len(sites) >= settings.federation.min_clients:
             yield ": its inputs are missing"
         return
     inputs = read_inputs(Transcript.inputs_file(directory.path, recorded.number))
-    is_secure, is_private = directory.manifest["deployment"]["settings"]["secure"], settings.privacy.unit == "site"
     source = "sum" if is_secure else "release" if is_private else ""
     if source:
-        weight = sum(each["images"] for each in sites.values()) if is_secure else 0
         server.accept_average(inputs[source], inputs[source], weight)
         return
-    start, agreed = recorded.start, content["agreed"]
-    most = most_images(agreed.values(), start["max_times"], start["max_images"])
     updates = {}
     for site, each in sites.items():
         number, prompts = each["number"], inputs.get(str(each["number"]), {})
-        weight = min(each["images"], agreed[site], most)
         if digest_of(prompts) != each["update"]:
             yield f", site {site}: its update is not the one that it signed"
-        elif each["weight"] != weight:
-            yield f", site {site}: its weight is {each['weight']}, must be {weight}"
         else:
             unchanged = payloads.untrained(number, recorded.number - 1, server.params)
-            updates[number] = Update(weight, prompts, unchanged, length(prompts, unchanged))
+            updates[number] = Update(each["weight"], prompts, unchanged, length(prompts, unchanged))
     shorten(updates, start["max_times"])
     chosen = server.accept(stacked(updates), recorded.number - 1).chosen
     if content.get("averaged") != (None if chosen is None else chosen.tolist()):

@@ -6,6 +6,7 @@ are compared.
 """
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +14,10 @@ from pathlib import Path
 import safetensors
 import torch
 
-from fedotp._files import read_regular
+from fedotp._files import read_file, read_regular
 from fedotp._text import counted, one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint
+from fedotp.federation import Checkpoint, Progress
 from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.records import Line, Statement, Transcript, read_chain
@@ -153,6 +154,10 @@ class _Verification:
             if (len(part), hashlib.sha256(part).hexdigest()) == (n_bytes, digest):
                 valid = n_bytes
             elif name.endswith(_GROWING):
+                kept = Progress.load(self.directory.checkpoint).metrics_bytes if name == "metrics.jsonl" else None
+                if valid == len(content) == kept and not self._is_ended:
+                    self.note(f"{name}: a resumed server has removed its last lines")
+                    return
                 first, last = content[:valid].count(b"\n") + 1, part.count(b"\n")
                 self.wrong(f"{name}, line {first}{f' to {last}' if last > first else ''}: it was changed")
                 return
@@ -162,20 +167,30 @@ class _Verification:
     def _check_unrecorded(self, name: str, content: bytes) -> None:
         """Accept what a killed server wrote after the last line of its transcript, if it is intact by itself."""
         try:
-            if self._is_ended or name in ("config.toml", "predictions.npz"):
+            if self._is_ended or name == "config.toml":
                 raise FedotpError(f"{name}: it was changed")
             if name in ("manifest.json", "summary.json"):
                 self.directory.require_as_written(name)
+            elif name == "predictions.npz":
+                self.directory.predictions()
             elif name.endswith(".safetensors"):
                 Checkpoint.read(self.path / name)
-            elif name == "metrics.jsonl":
-                known = {each.content["metrics"] for each in self.every}
+            else:
+                known = {each.content["metrics"] for each in self.every} | self._releases
                 for line in content.split(b"\n")[:-1]:
                     if b'{"kind":"evaluation"' not in line and hashlib.sha256(line + b"\n").hexdigest() not in known:
                         raise FedotpError(f"{name}: a line of a round was changed")
             self.note(f"{name}: it was written after the last line of the transcript")
         except FedotpError as error:
             self.wrong(one_line(error))
+
+    @property
+    def _releases(self) -> set[str]:
+        """The digests of the possible lines of the private average of the round in progress."""
+        privacy, last = self.directory.config.privacy, self.lines[-1].content
+        same = {"round": last["round"] + (last["kind"] != "round"), "noise": privacy.noise, "clip": privacy.clip}
+        records = [{**same, "sites": n} for n in {line.content.get("members") for line in self.lines}]
+        return {hashlib.sha256(f"{json.dumps(each)}\n".encode()).hexdigest() for each in records}
 
     @property
     def _inputs(self) -> dict[Path, set[str]]:
@@ -197,8 +212,10 @@ class _Verification:
             where = f"round {int(file.stem)}, {Transcript.UPDATES}/{file.name}"
             if not file.is_file():
                 self.wrong(f"{where}: it is missing")
-            elif hashlib.sha256(read_regular(file, MOST_BYTES)).hexdigest() not in digests:
-                self.wrong(f"{where}: it was changed{self._changed_sites(file)}")
+            elif hashlib.sha256(read_file(file, MOST_BYTES)).hexdigest() not in digests:
+                is_new = int(file.stem) == len(self.rounds) + 1 and not self._is_ended
+                note = self.note if is_new else self.wrong  # a server was killed when it repeated this round
+                note(f"{where}: it was changed{self._changed_sites(file)}")
             self.found.files += 1
 
     def _changed_sites(self, file: Path) -> str:
@@ -207,8 +224,8 @@ class _Verification:
             inputs, sites = read_inputs(file), self.rounds[int(file.stem)].content["sites"].items()
             names = [name for name, each in sites if digest_of(inputs[str(each["number"])]) != each["update"]]
         except (safetensors.SafetensorError, LookupError, ValueError):
-            return ""
-        return f" (site {', '.join(names)})"
+            names = []
+        return f" (site {', '.join(names)})" if names else ""
 
     # Statements and aggregations ------------------------------------------------------------------------------------
 
@@ -221,10 +238,13 @@ class _Verification:
                     identity.check(site, recorded.statement(site).content, bytes.fromhex(each["signature"]))
                 except FedotpError as error:
                     self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
+                if each["images"] > recorded.content["agreed"].get(site, 0):
+                    self.note(f"{recorded.where}: site {site} counts with fewer images than it signed")
                 self.found.sites.add(site)
                 self.found.statements += 1
         if not self.keys:
-            self.note("the sites have no keys: their statements are unsigned")
+            why = "the sites have no keys: their statements are unsigned"
+            (self.wrong if self.directory.manifest["deployment"]["keys"] else self.note)(why)
 
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
@@ -269,10 +289,11 @@ class _Verification:
                     continue
                 unused += 1
                 known = {*recorded.content["sites"], *recorded.content.get("faults", {})} if recorded else {site}
-                if site not in known and n - 1 not in self.restarts:
+                n -= 1  # it began with the parameters after the round before
+                if site not in known and n not in self.restarts:
                     self.wrong(f"{where}: the server's transcript does not mention this update")
-            elif self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
-                self.wrong(f"{where}: the site received other parameters than those after this round")
+            if self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
+                self.wrong(f"{where}: the site received other parameters than those after round {n}")
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:

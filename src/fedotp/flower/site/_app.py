@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from huggingface_hub import constants
 from numpy.typing import NDArray
@@ -44,7 +44,18 @@ log = logging.getLogger("fedotp.site")
 
 _FAILED = "internal error; see the site's log"
 
-app = ClientApp()
+
+class _App(ClientApp):
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer a message; also record one of an unknown kind, or whose answer fails."""
+        try:
+            return super().__call__(message, context)
+        except Exception:
+            record("order-refused", **_facts(None, message), reason=_FAILED)
+            raise
+
+
+app = _App()
 
 
 Order = tuple[Agreement, int, int, int, Parameters]
@@ -62,7 +73,7 @@ def _answering(work: Work) -> Callable[[Message, Context], Message]:
             agreement = Agreement.of(_config(message))
             site = site_of(context)
             site.permit(agreement, _round(message))
-            if not message.content.array_records:
+            if message.metadata.message_type.startswith(MessageType.QUERY):  # others are recorded by `_order`
                 record("order", **_facts(agreement, message), digest="")
             content = work(site, agreement, message)
         except FedotpError as error:
@@ -195,11 +206,13 @@ def _facts(agreement: Agreement | None, message: Message) -> dict[str, Any]:
 
 
 def _round(message: Message) -> int:
-    """Return the round of a request; 0 for a request without a valid round."""
-    config = _config(message)
+    """Return the round of a request, the later if its secure sum has another; 0 without a valid round."""
+    config, rounds = _config(message), [0]
     with suppress(FedotpError):
-        return Session.of(str(config[wire.SESSION])).round if wire.SESSION in config else _int(config, wire.ROUND)
-    return 0
+        rounds.append(_int(config, wire.ROUND))
+    with suppress(FedotpError):
+        rounds.append(Session.of(str(config.get(wire.SESSION))).round)
+    return max(rounds)
 
 
 def _order(site: Site, agreement: Agreement, message: Message) -> Order:
@@ -223,8 +236,8 @@ def _config(message: Message) -> ConfigRecord:
 
 def _int(config: ConfigRecord, key: str) -> int:
     value = config.get(key)
-    if not isinstance(value, int):
-        raise DisagreementError(f"the server's message contains no integer {key!r}")
+    if type(value) is not int or value < 0:
+        raise DisagreementError(f"the server's message contains no integer {key!r} of at least 0")
     return value
 
 

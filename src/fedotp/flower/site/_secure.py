@@ -103,6 +103,7 @@ class SecureSums:
         with disagreeing():
             survivors = unpack_numbers(record)
             members = session.cohort.members(survivors)
+            require_between("sites in a secure sum", len(members), least=self._policy.secure_sites)
             if self._opened.get(_round_of(session), members) != members:
                 raise DisagreementError(
                     f"this site has already opened another sum of round {session.session.round}; the two would reveal "
