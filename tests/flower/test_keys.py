@@ -20,6 +20,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.keys import (
     EXPIRED,
     REVOKED,
+    ExpiryWarnings,
     LiveKeys,
     ServerKeys,
     SiteKeys,
@@ -111,6 +112,9 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
     with pytest.raises(FedotpError, match=r"server.crt expired on \d{4}-\d\d-\d\d; .*fedotp keys renew"):
         ServerKeys.read(folder / "server")
     assert [remark[:7] for whose, _, remark in key_facts(folder) if whose == "server"] == ["EXPIRED"]
+    certificate = load_certificate(folder / "server" / "server.crt")
+    (warning,) = ExpiryWarnings(logging.getLogger(), lambda: [("server.crt", certificate)]).soon()
+    assert re.fullmatch(r"server.crt expired on \d{4}-\d\d-\d\d; renew it", warning)
     renew_server(folder, days=10)
     ServerKeys.read(folder / "server")
     shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "fl.example.org")

@@ -1,6 +1,7 @@
 """Whoever can reach the server's port, with a key or without one, and what that may cost the server."""
 
 import asyncio
+import shutil
 import socket
 import ssl
 import time
@@ -26,6 +27,7 @@ from fedotp.flower.link import _access, _superlink
 from fedotp.flower.link._access import ConnectionLimits, LocalAccess, SiteAccess
 from fedotp.flower.link._listener import Listener
 from fedotp.flower.link._superlink import free_port, superlink
+from fedotp.flower.status import Status, StatusAddress, serve_status
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
 
@@ -289,6 +291,27 @@ def test_a_body_without_a_key_ends_its_connection(tmp_path: Path) -> None:
                 stranger.sendall(bytes(1 << 20))
                 n_sent += 1 << 20
         assert n_sent < 64 << 20
+
+
+def test_a_running_server_shows_that_its_certificate_expires_and_keeps_it_if_a_copy_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_superlink, "_REREAD", 0.5)
+    for name in ("keys", "other"):
+        make_keys(tmp_path / name, ["localhost"], ["north"], days=20)
+    keys, port, status = ServerKeys.read(tmp_path / "keys/server"), free_port(), Status("server", ["north"], {})
+    context = ssl.create_default_context(cafile=keys.ca)
+    with superlink("127.0.0.1", port, keys), serve_status(StatusAddress("127.0.0.1", 0), status), ExitStack() as stack:
+        shutil.copy(tmp_path / "other/server/server.crt", keys.certificate)
+        end = time.monotonic() + 20
+        while len(status.as_dict()["warnings"]) < 2 and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(1)  # two more looks at the files
+        shown = [text.rpartition("server.crt ")[2] for _, _, text in status.as_dict()["warnings"]]
+        assert len(shown) == 2, shown
+        assert shown[0].endswith("in 19 days; renew it")
+        assert shown[1].startswith("does not match server.key; ")
+        stack.enter_context(context.wrap_socket(connect(port, stack), server_hostname="localhost"))
 
 
 def test_a_run_outlives_sleep_and_a_clock_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,8 @@ class SuperLink:
             with closing(_flwr.control_client(self.local, _NAME, self._headers)) as client:
                 self._key_of.update((_flwr.register_node(client, key, accepted[key]), key) for key in new)
             self._admit(accepted)
-        self._listeners[1].use_certificate(self._keys.held.certificate, self._keys.held.key)
+        if not self._keys.is_damaged:  # else the certificate presented before stays
+            self._listeners[1].use_certificate(self._keys.held.certificate, self._keys.held.key)
         self._is_stale = False
 
     def _admit(self, accepted: Mapping[bytes, str]) -> None:
@@ -110,9 +111,11 @@ class SuperLink:
         _become(self.public_keys, self._keys.accepted)
 
     def _keep_watching(self) -> None:
+        assert self._keys is not None
         while not self._stopping.wait(_REREAD):
             try:
                 self.refresh()
+                self._keys.expiry.check()  # here, when the status page can show the warnings
             except Exception:  # retried; refused keys stay refused
                 log.exception("cannot apply the changed keys")
 
