@@ -1,12 +1,14 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
 import logging
+import multiprocessing
 import os
 import re
 import shutil
 import ssl
 import stat
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +36,7 @@ from fedotp.flower.keys import (
     sign_request,
 )
 from fedotp.flower.keys._certificates import certified_hosts, load_certificate
+from fedotp.flower.keys._read_keys import Sites
 
 SITES = ["north", "St.Mary_2", "east-1"]
 
@@ -167,6 +170,13 @@ def test_sites_come_and_go(keys: Path, tmp_path: Path) -> None:
         revoke_site(keys, name)
     with pytest.raises(FedotpError, match="contains no valid certificate"):
         ServerKeys.read(keys / "server")
+
+
+def test_revocations_at_the_same_time_are_all_listed(keys: Path) -> None:
+    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(revoke_site, 3 * [keys], SITES))
+    held = Sites.read(keys / "server/sites.crt", load_certificate(keys / "server/ca.crt"), keys / "server/revoked.crl")
+    assert set(held.revoked_keys.values()) == set(SITES)
 
 
 def test_another_key_of_a_site_replaces_its_old_one_only_on_request(keys: Path, tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ identify the server by the authority's signature, and each other by peers.crt, t
 Folders are written completely or not at all. Only their owner can read private keys.
 """
 
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -29,6 +32,24 @@ from fedotp.flower.keys._read_keys import Sites, current_time, require_made
 
 _PEM = serialization.Encoding.PEM
 _OWNER_ONLY, _READABLE = 0o600, 0o644
+_Given, _Made = ParamSpec("_Given"), TypeVar("_Made")
+
+
+def _alone(change: Callable[Concatenate[Path, _Given], _Made]) -> Callable[Concatenate[Path, _Given], _Made]:
+    """Let changes of a folder wait for each other; otherwise one would undo another's revocation."""
+
+    @wraps(change)
+    def waiting(folder: Path, *given: _Given.args, **options: _Given.kwargs) -> _Made:
+        import fcntl  # not on Windows
+
+        descriptor = os.open(require_made(folder), os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return change(folder, *given, **options)
+        finally:
+            os.close(descriptor)
+
+    return waiting
 
 
 def make_keys(folder: Path, hosts: Sequence[str], sites: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
@@ -78,6 +99,7 @@ def request_key(site: str, folder: Path) -> tuple[Path, str]:
     return request, public_text(key.public_key())
 
 
+@_alone
 def sign_request(folder: Path, path: Path, *, days: int = SITE_DAYS, replace: bool = False) -> tuple[str, str]:
     """Sign the request in the file `path`, and write the answer to `folder`; return the site's name and public key.
 
@@ -104,6 +126,7 @@ def sign_request(folder: Path, path: Path, *, days: int = SITE_DAYS, replace: bo
     return name, text
 
 
+@_alone
 def revoke_site(folder: Path, site: str) -> None:
     """Revoke all certificates of a site; the server refuses its keys as soon as it reads the new revoked.crl."""
     known = _known_sites(folder)
