@@ -21,8 +21,8 @@ _DAY = 86_400.0  # seconds between warnings
 class LiveKeys:
     """The server's keys and which sites they accept now; not thread-safe.
 
-    `accepted` are the public keys of sites by name; `refused` the names of sites and reasons by public key. `is_damaged`
-    is True while the files are not those in use, because of an error; `expiry` warns.
+    `accepted` are the public keys of sites by name; `refused` the names of sites and reasons by public key.
+    `is_damaged` is True while the files could not be read, and older ones are in use; `expiry` warns.
     """
 
     def __init__(self, held: ServerKeys, log: logging.Logger) -> None:
