@@ -57,7 +57,7 @@ def connect(port: int, stack: ExitStack) -> socket.socket:
 
 def is_answered(connection: socket.socket) -> bool:
     try:
-        connection.sendall(b"GET /v1/fleet/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection.sendall(b"GET /v1/fleet/ HTTP/1.1\r\nhost: localhost\r\nx-forwarded-for: 192.0.2.1\r\n\r\n")
         return connection.recv(1000).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
@@ -178,6 +178,7 @@ STRANGERS: dict[str, Callable[[Site], list[tuple[bytes, bytes]]]] = {
     "a key that is none": lambda _site: [(b"flwr-public-key", b"\xff\xfe{"), (b"flwr-signature", b"-")],
     "a known key and a wrong signature": lambda site: site.headers(signature=b"s"),
     "a known key and another's signature": lambda site: [*site.headers()[:1], *Site().headers()[1:]],
+    "another key, of which Flower reads the first": lambda site: [*Site().headers(), *site.headers()],
     "an old signature": lambda site: site.headers(datetime.now(UTC) - timedelta(hours=1)),
     "a signature from the future": lambda site: site.headers(datetime.now(UTC) + timedelta(minutes=2)),
 }
@@ -212,6 +213,16 @@ def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
     read: list[int] = []
     assert ask(gate, path, site.headers(), endless(read))[0] == 413
     assert sum(read) < 7 << 20
+    assert flower.bodies == []
+
+
+def test_a_key_that_is_revoked_while_its_body_comes_is_refused(gate: SiteAccess, site: Site, flower: Flower) -> None:
+    def parts() -> Iterator[bytes]:
+        gate.known = {}
+        yield b"update"
+
+    gate.expect(site.key, sent())
+    assert ask(gate, PUSH, site.headers(), parts())[0] == 401
     assert flower.bodies == []
 
 
@@ -338,6 +349,6 @@ def test_a_port_that_is_taken_may_be_free_later_and_one_that_is_forbidden_may_no
         port = taken.getsockname()[1]
         with pytest.raises(TransientError, match="cannot listen at"), superlink("127.0.0.1", port, None):
             pass
-    with pytest.raises(FedotpError, match="cannot listen at") as refused, superlink("no such host", 80, None):
+    with pytest.raises(FedotpError, match="--host or --port") as refused, superlink("no such host", 80, None):
         pass
     assert not isinstance(refused.value, TransientError)

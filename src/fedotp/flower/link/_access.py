@@ -249,6 +249,8 @@ class SiteAccess:
         if body is None:
             self._warn("long", key, "request refused: too large or too slow")
             return PlainTextResponse("too long", 413), b""
+        if known is not self.known and key not in (self.known or ()):
+            return _unauthorised(), b""  # refused while the body came
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
             self._warn("more", key, "request refused: it sends more data than an answer can contain")
             return PlainTextResponse("more than an answer", 413), b""
@@ -308,7 +310,8 @@ async def _refuse(refusal: Response, scope: Scope, receive: Receive, send: Send)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    """Return the first value of each header, which is what Flower reads."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
 def _peer(scope: Scope) -> Peer:
