@@ -254,6 +254,8 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "authority": (another_authority, "failed connection: not signed by this site's authority"),
     "host": (lambda site: site.connect_to("127.0.0.2", site.running.port), "failed connection: IP address mismatch"),
     "port": (lambda site: site.connect_to("localhost", free_port()), "failed connection: not running"),
+    "no host name": (lambda site: site.connect_to("a" * 64, 8000), "failed connection: no host name; correct --server"),
+    "no port": (lambda site: site.connect_to(":", 1), "failed connection: correct --server (Invalid port"),
     "no host": (unknown_host, "failed connection: host name is unknown"),
     "fast clock": (lambda site: clock_ahead(site, 60), "failed clock: ahead of the server's: must be"),
     "slow clock": (lambda site: clock_ahead(site, -900), "failed clock: behind the server's: must be"),

@@ -22,6 +22,8 @@ _SECONDS = 20.0  # timeout
 _MOST_BYTES = 4 << 20  # of the answer, mostly class names
 _PROBLEMS = REFUSED | {
     "refused": "the server is not running, or uses another port",
+    "idna": "this is no host name; correct --server",
+    "invalid": "correct --server",
     "name": "this host name is unknown; correct --server",
     "SSL": "this port does not speak TLS as fedotp does, or a proxy intervenes",
     "timed out": "a firewall may discard the packets",
@@ -40,7 +42,7 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
                 content += part
                 if len(content) > _MOST_BYTES:
                     raise FedotpError(f"{server}: its answer has more than {_MOST_BYTES >> 20} MiB")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         words = one_line(error) or type(error).__name__
         known = (f"{why} ({words})" for sign, why in _PROBLEMS.items() if sign.lower() in words.lower())
         raise FedotpError(f"{server}: {next(known, words)}") from error
