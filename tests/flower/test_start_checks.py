@@ -542,7 +542,8 @@ def test_a_rehearsal_is_a_whole_federation(running: Running, temporary: Path, mo
     place.mkdir()
     monkeypatch.chdir(place)
     options = ["server", "demo", "--rehearse", "--keys", running.keys / "server", "--port", running.port, "--secure"]
-    status, output = run(*options, "--classes", "a cat,the dog,owl", "--set", "compute.device=cpu")
+    options += ["--set", "compute.device=cpu", "--set", "data.test_split=val"]
+    status, output = run(*options, "--classes", "a cat,the dog,owl")
     assert status == 0, output
     steps = ["keys and images", "server started", "sites ready", "round 1", "round 2", "evaluation and end", "verified"]
     steps += ["memory of a site", "memory of the server", "bytes per round"]
@@ -577,6 +578,12 @@ def rehearse(program: str, say: Callable[..., object] = lambda *_: None) -> str:
             '[print("listening at home\\nsite site-2 was refused: no class\\nwaiting", flush=True), time.sleep(600)]',
             "time.sleep(600)",
             "server: site site-2 was refused: no class",
+        ),
+        (
+            '[print("listening at home", flush=True), time.sleep(1), print("site site-2 was refused: internal error; '
+            'see the site\'s log", flush=True), time.sleep(600)]',
+            '[print("request refused: no such split", flush=True), time.sleep(600)]',
+            "site site-1: request refused: no such split",
         ),
         (LISTENS, "os.kill(os.getpid(), 9)", "site site-1: ended with status -9"),
     ],

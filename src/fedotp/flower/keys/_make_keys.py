@@ -32,14 +32,15 @@ from fedotp.flower.keys._read_keys import Sites, current_time, require_made
 
 _PEM = serialization.Encoding.PEM
 _OWNER_ONLY, _READABLE = 0o600, 0o644
-_Given, _Made = ParamSpec("_Given"), TypeVar("_Made")
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 def _alone(change: Callable[Concatenate[Path, _Given], _Made]) -> Callable[Concatenate[Path, _Given], _Made]:
     """Let changes of a folder wait for each other; otherwise one would undo another's revocation."""
 
     @wraps(change)
-    def waiting(folder: Path, *given: _Given.args, **options: _Given.kwargs) -> _Made:
+    def waiting(folder: Path, /, *given: _Given.args, **options: _Given.kwargs) -> _Made:
         import fcntl  # not on Windows
 
         descriptor = os.open(require_made(folder), os.O_RDONLY)

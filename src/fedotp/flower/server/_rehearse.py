@@ -40,6 +40,7 @@ _PAUSE = 0.2
 _ENDING = 20.0  # seconds for the processes to end before they are killed
 _UNIT = 1024 if sys.platform == "linux" else 1  # bytes, of ru_maxrss
 _LISTENING, _REFUSED = "listening at", "was refused:"  # in the server's log
+_CAUSE = "request refused:"  # in a site's log
 
 Say = Callable[[str, str, str], object]
 """Receives each step: its name, its seconds (or bytes), and a remark."""
@@ -170,7 +171,7 @@ class _Rehearsal:
         for i in range(min(len(self.classes), _MOST_CLASSES)):
             label = self.classes[(number + i) % len(self.classes)].replace('"', '""')
             colour = rng.integers(64, 192, 3)
-            for split in ["train"] * _TRAIN + ["test"] * _TEST:
+            for split in ["train"] * _TRAIN + sorted({"test", self.config.data.test_split}) * _TEST:
                 pixels, path = colour + rng.integers(-64, 64, (_SIDE, _SIDE, 3)), f"{len(rows)}.png"
                 Image.fromarray(pixels.astype(np.uint8)).save(folder / path)
                 rows.append(f'{path},"{label}",{split},{path}')
@@ -182,8 +183,9 @@ class _Rehearsal:
         while not happened():
             if self._interrupt.wanted:
                 raise KeyboardInterrupt
-            if self.processes[0].lines(_REFUSED):
-                raise self.processes[0].failure(_REFUSED)
+            if (server := self.processes[0]).lines(_REFUSED):
+                site = next((each for each in self.processes[1:] if each.lines(_CAUSE)), None)  # may know more
+                raise site.failure(_CAUSE) if site else server.failure(_REFUSED)
             ended = next((process for process in self.processes if process.has_ended()), None)
             if ended and not happened():
                 raise ended.failure()
