@@ -542,15 +542,16 @@ def test_a_rehearsal_is_a_whole_federation(running: Running, temporary: Path, mo
     place.mkdir()
     monkeypatch.chdir(place)
     options = ["server", "demo", "--rehearse", "--keys", running.keys / "server", "--port", running.port, "--secure"]
-    options += ["--set", "compute.device=cpu", "--set", "data.test_split=val"]
+    for change in ("compute.device=cpu", "data.test_split=val", "method.name=ridge"):  # of one round
+        options += ["--set", change]
     status, output = run(*options, "--classes", "a cat,the dog,owl")
     assert status == 0, output
-    steps = ["keys and images", "server started", "sites ready", "round 1", "round 2", "evaluation and end", "verified"]
+    steps = ["keys and images", "server started", "sites ready", "round 1", "evaluation and end", "verified"]
     steps += ["memory of a site", "memory of the server", "bytes per round"]
     *lines, last = output.splitlines()
     assert [line[:20].strip() for line in lines] == steps
-    assert last == "rehearsed: 2 rounds with 3 made-up sites over TLS"
-    assert "2 rounds, 6 signed statements" in output
+    assert last == "rehearsed: 1 round with 3 made-up sites over TLS"
+    assert "1 round, 3 signed statements" in output
     assert list(temporary.iterdir()) == list(place.iterdir()) == []
 
 
@@ -581,7 +582,7 @@ def rehearse(program: str, say: Callable[..., object] = lambda *_: None) -> str:
         ),
         (
             '[print("listening at home", flush=True), time.sleep(1), print("site site-2 was refused: internal error; '
-            'see the site\'s log", flush=True), time.sleep(600)]',
+            "see the site's log\", flush=True), time.sleep(600)]",
             '[print("request refused: no such split", flush=True), time.sleep(600)]',
             "site site-1: request refused: no such split",
         ),
