@@ -1,14 +1,12 @@
 """Keys of a federation: what TLS, OpenSSL, OpenSSH and Flower say of them, and what is refused."""
 
 import logging
-import multiprocessing
 import os
 import re
 import shutil
 import ssl
 import stat
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +34,6 @@ from fedotp.flower.keys import (
     sign_request,
 )
 from fedotp.flower.keys._certificates import certified_hosts, load_certificate
-from fedotp.flower.keys._read_keys import Sites
 
 SITES = ["north", "St.Mary_2", "east-1"]
 
@@ -172,11 +169,18 @@ def test_sites_come_and_go(keys: Path, tmp_path: Path) -> None:
         ServerKeys.read(keys / "server")
 
 
-def test_revocations_at_the_same_time_are_all_listed(keys: Path) -> None:
-    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(revoke_site, 3 * [keys], SITES))
-    held = Sites.read(keys / "server/sites.crt", load_certificate(keys / "server/ca.crt"), keys / "server/revoked.crl")
-    assert set(held.revoked_keys.values()) == set(SITES)
+def test_no_two_commands_change_a_folder_at_the_same_time(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def revoke_another(*arguments: Any) -> None:
+        with pytest.raises(FedotpError, match="another command is changing"):
+            revoke_site(keys, "St.Mary_2")
+        write(*arguments)
+
+    write = _make_keys.write_atomically
+    with monkeypatch.context() as then:
+        then.setattr(_make_keys, "write_atomically", revoke_another)
+        revoke_site(keys, "north")
+    revoke_site(keys, "St.Mary_2")
+    assert list(ServerKeys.read(keys / "server").sites) == SITES[2:]
 
 
 def test_another_key_of_a_site_replaces_its_old_one_only_on_request(keys: Path, tmp_path: Path) -> None:
