@@ -48,10 +48,9 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
         raise FedotpError(f"{server}: {next(known, words)}") from error
     facts = _facts(content) if got.status_code == 200 else {}
     there, ahead = facts.get("time"), None
-    with suppress(TypeError, ValueError, OverflowError):  # the header has whole seconds
-        there = (
-            there if isinstance(there, float) else parsedate_to_datetime(got.headers.get("date", "")).timestamp() + 0.5
-        )
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(there, float):
+            there = parsedate_to_datetime(got.headers.get("date", "")).timestamp() + 0.5  # it has whole seconds
         ahead = (began + (_now() - began) / 2).timestamp() - there
     refused = "" if facts else _refusal(got.status_code, content.decode(errors="replace"))
     version, agreement = one_line(facts.get("version"), 40), str(facts.get("agreement", ""))

@@ -69,6 +69,7 @@ class SuperLink:
         self.local = f"{_LOOPBACK}:{self._listeners[0].port}"
         self._app = _flwr.make_app(self.local, host, port, with_keys=keys is not None)
         self._access = SiteAccess(self._app, None if keys is None else {}, self._limits)
+        self.seen = self._access.seen
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._keep_watching, daemon=True)
 
@@ -128,11 +129,6 @@ class SuperLink:
             listener.stop()
         for listener in self._listeners:
             listener.close()
-
-    @property
-    def seen(self) -> Mapping[str, float]:
-        """Time of the last request of each site, in seconds since 1970."""
-        return self._access.seen
 
     def describe(self, agreement: str) -> None:
         """Set the agreement, as JSON, that accepted sites can read before they join."""

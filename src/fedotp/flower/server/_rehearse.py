@@ -41,8 +41,7 @@ _PAUSE = 0.2
 _THREADS = max(1, n_cores() // 2)  # of each process
 _ENDING = 20.0  # seconds for the processes to end before they are killed
 _UNIT = 1024 if sys.platform == "linux" else 1  # bytes, of ru_maxrss
-_LISTENING, _REFUSED = "listening at", "was refused:"  # in the server's log
-_CAUSE = "request refused:"  # in a site's log
+_LISTENING, _REFUSED, _CAUSE = "listening at", "was refused:", "request refused:"  # the last, in a site's log
 
 Say = Callable[[str, str, str], object]
 """Receives each step: its name, its seconds (or bytes), and a remark."""
@@ -192,9 +191,9 @@ class _Rehearsal:
                 raise site.failure(_CAUSE) if site else server.failure(_REFUSED)
             ended = next((process for process in self.processes if process.has_ended()), None)
             if ended and not happened():
-                if ended is server and server.status == 0:
-                    return  # fewer rounds: of the method, or of the privacy budget
-                raise ended.failure()
+                if ended is not server or server.status:
+                    raise ended.failure()
+                return  # fewer rounds: of the method, or of the privacy budget
             time.sleep(_PAUSE)
         self._done(step, "")
 
