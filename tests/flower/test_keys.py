@@ -20,6 +20,7 @@ from fedotp.errors import FedotpError
 from fedotp.flower.keys import (
     EXPIRED,
     REVOKED,
+    ExpiryWarnings,
     LiveKeys,
     ServerKeys,
     SiteKeys,
@@ -111,6 +112,8 @@ def test_an_expired_certificate_is_refused_and_renewed(tmp_path: Path, monkeypat
     with pytest.raises(FedotpError, match=r"server.crt expired on \d{4}-\d\d-\d\d; .*fedotp keys renew"):
         ServerKeys.read(folder / "server")
     assert [remark[:7] for whose, _, remark in key_facts(folder) if whose == "server"] == ["EXPIRED"]
+    held = [("server.crt", load_certificate(folder / "server" / "server.crt"))]
+    assert re.match(r"server.crt expired on .*; renew it", *ExpiryWarnings(logging.getLogger(), lambda: held).soon())
     renew_server(folder, days=10)
     ServerKeys.read(folder / "server")
     shake_hands(folder / "server", folder / "sites" / "north" / "ca.crt", "fl.example.org")
@@ -163,6 +166,19 @@ def test_sites_come_and_go(keys: Path, tmp_path: Path) -> None:
         revoke_site(keys, name)
     with pytest.raises(FedotpError, match="contains no valid certificate"):
         ServerKeys.read(keys / "server")
+
+
+def test_no_two_commands_change_a_folder_at_the_same_time(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def revoke_another(*arguments: Any) -> None:
+        with pytest.raises(FedotpError, match="another command is changing"):
+            revoke_site(keys, "St.Mary_2")
+        write(*arguments)
+
+    write = _make_keys.write_atomically
+    with monkeypatch.context() as then:
+        then.setattr(_make_keys, "write_atomically", revoke_another)
+        revoke_site(keys, "north")
+    assert list(ServerKeys.read(keys / "server").sites) == SITES[1:]
 
 
 def test_another_key_of_a_site_replaces_its_old_one_only_on_request(keys: Path, tmp_path: Path) -> None:

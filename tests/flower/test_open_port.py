@@ -1,6 +1,7 @@
 """Whoever can reach the server's port, with a key or without one, and what that may cost the server."""
 
 import asyncio
+import shutil
 import socket
 import ssl
 import time
@@ -26,6 +27,7 @@ from fedotp.flower.link import _access, _superlink
 from fedotp.flower.link._access import ConnectionLimits, LocalAccess, SiteAccess
 from fedotp.flower.link._listener import Listener
 from fedotp.flower.link._superlink import free_port, superlink
+from fedotp.flower.status import Status, StatusAddress, serve_status
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatch:DeprecationWarning")  # of Flower's own
 
@@ -55,7 +57,7 @@ def connect(port: int, stack: ExitStack) -> socket.socket:
 
 def is_answered(connection: socket.socket) -> bool:
     try:
-        connection.sendall(b"GET /v1/fleet/ HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection.sendall(b"GET /v1/fleet/ HTTP/1.1\r\nhost: localhost\r\nx-forwarded-for: 192.0.2.1\r\n\r\n")
         return connection.recv(1000).startswith(b"HTTP/1.1 200")
     except OSError:
         return False
@@ -176,6 +178,7 @@ STRANGERS: dict[str, Callable[[Site], list[tuple[bytes, bytes]]]] = {
     "a key that is none": lambda _site: [(b"flwr-public-key", b"\xff\xfe{"), (b"flwr-signature", b"-")],
     "a known key and a wrong signature": lambda site: site.headers(signature=b"s"),
     "a known key and another's signature": lambda site: [*site.headers()[:1], *Site().headers()[1:]],
+    "another key, of which Flower reads the first": lambda site: [*Site().headers(), *site.headers()],
     "an old signature": lambda site: site.headers(datetime.now(UTC) - timedelta(hours=1)),
     "a signature from the future": lambda site: site.headers(datetime.now(UTC) + timedelta(minutes=2)),
 }
@@ -211,14 +214,20 @@ def test_a_registered_sites_endless_body_is_read_up_to_a_limit_only(
     assert ask(gate, path, site.headers(), endless(read))[0] == 413
     assert sum(read) < 7 << 20
     assert flower.bodies == []
-
-
-def test_a_body_that_announces_too_much_is_not_read(gate: SiteAccess, site: Site) -> None:
-    gate.expect(site.key, sent())
-    read: list[int] = []
+    read.clear()
     announced = [*site.headers(), (b"content-length", b"1500000000")]
-    assert ask(gate, PUSH, announced, endless(read))[0] == 413
+    assert ask(gate, path, announced, endless(read))[0] == 413
     assert read == []
+
+
+def test_a_key_that_is_revoked_while_its_body_comes_is_refused(gate: SiteAccess, site: Site, flower: Flower) -> None:
+    def parts() -> Iterator[bytes]:
+        gate.known = {}
+        yield b"update"
+
+    gate.expect(site.key, sent())
+    assert ask(gate, PUSH, site.headers(), parts())[0] == 401
+    assert flower.bodies == []
 
 
 def test_a_site_pushes_what_an_answer_can_be_and_not_a_record_of_a_gigabyte(
@@ -231,10 +240,7 @@ def test_a_site_pushes_what_an_answer_can_be_and_not_a_record_of_a_gigabyte(
         statuses = [ask(gate, PUSH, site.headers(), iter([bytes(5 << 20)]))[0] for _ in range(10)]
         assert statuses == [200, 200, *[413] * 8]
         assert sum(map(len, flower.bodies)) <= (8 + 4) << 20
-
-
-def test_a_site_begins_to_answer_a_few_times_only(gate: SiteAccess, site: Site) -> None:
-    gate.expect(site.key, sent())
+    gate.expect(site.key, sent())  # it may begin to answer a few times
     statuses = [ask(gate, "/v1/fleet/push-messages", site.headers(), iter([b"m"]))[0] for _ in range(12)]
     assert statuses == [200] * 8 + [413] * 4
 
@@ -291,6 +297,26 @@ def test_a_body_without_a_key_ends_its_connection(tmp_path: Path) -> None:
         assert n_sent < 64 << 20
 
 
+def test_a_running_server_shows_that_its_certificate_expires_and_keeps_it_if_a_copy_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_superlink, "_REREAD", 0.5)
+    for name in ("keys", "other"):
+        make_keys(tmp_path / name, ["localhost"], ["north"], days=20)
+    keys, port, status = ServerKeys.read(tmp_path / "keys/server"), free_port(), Status("server", ["north"], {})
+    context = ssl.create_default_context(cafile=keys.ca)
+    with superlink("127.0.0.1", port, keys), serve_status(StatusAddress("127.0.0.1", 0), status), ExitStack() as stack:
+        shutil.copy(tmp_path / "other/server/server.crt", keys.certificate)
+        end = time.monotonic() + 20
+        while len(status.as_dict()["warnings"]) < 2 and time.monotonic() < end:
+            time.sleep(1)  # two looks at the files
+        shown = [text.rpartition("server.crt ")[2] for _, _, text in status.as_dict()["warnings"]]
+        assert len(shown) == 2, shown
+        assert shown[0].endswith("in 19 days; renew it")
+        assert shown[1].startswith("does not match server.key; ")
+        stack.enter_context(context.wrap_socket(connect(port, stack), server_hostname="localhost"))
+
+
 def test_a_run_outlives_sleep_and_a_clock_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stepped(datetime):
         @classmethod
@@ -315,6 +341,6 @@ def test_a_port_that_is_taken_may_be_free_later_and_one_that_is_forbidden_may_no
         port = taken.getsockname()[1]
         with pytest.raises(TransientError, match="cannot listen at"), superlink("127.0.0.1", port, None):
             pass
-    with pytest.raises(FedotpError, match="cannot listen at") as refused, superlink("no such host", 80, None):
+    with pytest.raises(FedotpError, match="--host or --port") as refused, superlink("no such host", 80, None):
         pass
     assert not isinstance(refused.value, TransientError)

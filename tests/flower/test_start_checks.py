@@ -254,6 +254,8 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "authority": (another_authority, "failed connection: not signed by this site's authority"),
     "host": (lambda site: site.connect_to("127.0.0.2", site.running.port), "failed connection: IP address mismatch"),
     "port": (lambda site: site.connect_to("localhost", free_port()), "failed connection: not running"),
+    "no host name": (lambda site: site.connect_to("a" * 64, 8000), "failed connection: no host name; correct --server"),
+    "no port": (lambda site: site.connect_to(":", 1), "failed connection: correct --server (Invalid port"),
     "no host": (unknown_host, "failed connection: host name is unknown"),
     "fast clock": (lambda site: clock_ahead(site, 60), "failed clock: ahead of the server's: must be"),
     "slow clock": (lambda site: clock_ahead(site, -900), "failed clock: behind the server's: must be"),
@@ -540,14 +542,16 @@ def test_a_rehearsal_is_a_whole_federation(running: Running, temporary: Path, mo
     place.mkdir()
     monkeypatch.chdir(place)
     options = ["server", "demo", "--rehearse", "--keys", running.keys / "server", "--port", running.port, "--secure"]
-    status, output = run(*options, "--classes", "a cat,the dog,owl", "--set", "compute.device=cpu")
+    for change in ("compute.device=cpu", "data.test_split=val", "method.name=ridge"):  # of one round
+        options += ["--set", change]
+    status, output = run(*options, "--classes", "a cat,the dog,owl")
     assert status == 0, output
-    steps = ["keys and images", "server started", "sites ready", "round 1", "round 2", "evaluation and end", "verified"]
+    steps = ["keys and images", "server started", "sites ready", "round 1", "evaluation and end", "verified"]
     steps += ["memory of a site", "memory of the server", "bytes per round"]
     *lines, last = output.splitlines()
     assert [line[:20].strip() for line in lines] == steps
-    assert last == "rehearsed: 2 rounds with 3 made-up sites over TLS"
-    assert "2 rounds, 6 signed statements" in output
+    assert last == "rehearsed: 1 round with 3 made-up sites over TLS"
+    assert "1 round, 3 signed statements" in output
     assert list(temporary.iterdir()) == list(place.iterdir()) == []
 
 
@@ -575,6 +579,12 @@ def rehearse(program: str, say: Callable[..., object] = lambda *_: None) -> str:
             '[print("listening at home\\nsite site-2 was refused: no class\\nwaiting", flush=True), time.sleep(600)]',
             "time.sleep(600)",
             "server: site site-2 was refused: no class",
+        ),
+        (
+            '[print("listening at home", flush=True), time.sleep(1), print("site site-2 was refused: internal error; '
+            "see the site's log\", flush=True), time.sleep(600)]",
+            '[print("request refused: no such split", flush=True), time.sleep(600)]',
+            "site site-1: request refused: no such split",
         ),
         (LISTENS, "os.kill(os.getpid(), 9)", "site site-1: ended with status -9"),
     ],

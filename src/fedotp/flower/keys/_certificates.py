@@ -71,7 +71,7 @@ def sign(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
-        .add_extension(_issuer(authority_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
     )
     if hosts:
         names = [_alternative_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
@@ -94,7 +94,7 @@ def sign_revoked(
     )
     return (
         builder.add_extension(x509.CRLNumber(len(revoked)), critical=False)  # a certificate never leaves the list
-        .add_extension(_issuer(authority_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA384())
     )
 
@@ -198,13 +198,10 @@ def read_file(path: Path, origin: str = "copy the whole folder again") -> bytes:
 
 def load_certificate(path: Path) -> x509.Certificate:
     """Read the first certificate in a file in PEM."""
-    certificates = load_certificates(path)
-    if not certificates:
-        raise FedotpError(f"{path} is not a certificate in PEM; copy it again")
-    return certificates[0]
+    return load_certificates(path, least=1)[0]
 
 
-def load_certificates(path: Path) -> list[x509.Certificate]:
+def load_certificates(path: Path, *, least: int = 0) -> list[x509.Certificate]:
     """Read the certificates in a file in PEM, which may contain none."""
     content = read_file(path)
     try:
@@ -214,7 +211,7 @@ def load_certificates(path: Path) -> list[x509.Certificate]:
             _ = each.subject, each.extensions, each.not_valid_before_utc, each.not_valid_after_utc
     except _DAMAGED:
         certificates = []
-    if len(certificates) != content.count(b"-----BEGIN") or bool(content) != bool(certificates):  # cut off
+    if len(certificates) != content.count(b"-----BEGIN") or len(certificates) < max(least, bool(content)):  # cut off
         raise FedotpError(f"{path} is not a certificate in PEM; copy it again")
     return certificates
 
@@ -317,10 +314,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _issuer(key: PrivateKey) -> x509.AuthorityKeyIdentifier:
-    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
 def _name(text: str) -> x509.Name:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from cryptography import x509
 
+from fedotp._text import counted
 from fedotp.errors import FedotpError
 from fedotp.flower.keys._certificates import load_certificate, load_revoked
 from fedotp.flower.keys._read_keys import ServerKeys, current_time
@@ -21,14 +22,15 @@ class LiveKeys:
     """The server's keys and which sites they accept now; not thread-safe.
 
     `accepted` are the public keys of sites by name; `refused` the names of sites and reasons by public key.
+    `is_damaged` is True while the files could not be read, and older ones are in use; `expiry` warns.
     """
 
     def __init__(self, held: ServerKeys, log: logging.Logger) -> None:
         self.held, self._log = held, log
-        self._folder = held.ca.parent
+        self._folder, self.is_damaged = held.ca.parent, False
         self._stamp = self._stamped()
         self.accepted, self.refused = held.sites, held.listed.refused(current_time())
-        self._expiry = ExpiryWarnings(log, lambda: self.held.certificates())
+        self.expiry = ExpiryWarnings(log, lambda: self.held.certificates())
 
     def refresh(self) -> bool:
         """Read changed files, and apply the current time; return True if anything has changed.
@@ -38,8 +40,8 @@ class LiveKeys:
         stamp = self._stamped()
         has_changed = stamp != self._stamp
         if has_changed:
-            self._stamp = stamp
             self._read()
+            self._stamp = stamp
         before, self.accepted = self.accepted, self.held.sites
         self.refused = self.held.listed.refused(current_time())
         for name in before.keys() | self.accepted.keys():
@@ -48,16 +50,15 @@ class LiveKeys:
                 self._log.warning("site %s is refused from now on: %s", name, why)
             elif before.get(name) != self.accepted[name]:
                 self._log.info("site %s is accepted from now on", name)
-        self._expiry.check()
         return has_changed or before != self.accepted
 
     def _read(self) -> None:
-        revoked = self.held.listed.revoked
+        revoked, self.is_damaged = self.held.listed.revoked, False
         try:
             fresh = ServerKeys.read(self._folder)
         except FedotpError as error:
             self._log.error("%s; continuing with the keys read before", error)
-            fresh = self.held
+            fresh, self.is_damaged = self.held, True
             with suppress(FedotpError):
                 listed = load_revoked(self._folder / "revoked.crl", load_certificate(fresh.ca))
                 revoked |= {each.serial_number for each in listed}
@@ -96,5 +97,7 @@ class ExpiryWarnings:
         now = current_time()
         for what, certificate in self._certificates():
             end = certificate.not_valid_after_utc
-            if end - now < _SOON:
-                yield f"{what} expires on {end:%Y-%m-%d}, in {(end - now).days} days; renew it"
+            if end < now:
+                yield f"{what} expired on {end:%Y-%m-%d}; renew it"
+            elif end - now < _SOON:
+                yield f"{what} expires on {end:%Y-%m-%d}, in {counted((end - now).days, 'day')}; renew it"

@@ -13,13 +13,14 @@ Folders are written completely or not at all. Only their owner can read private 
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from fedotp._files import cannot_write, write_atomically
+from fedotp._files import cannot_write, held, write_atomically
 from fedotp._values import write_tables
 from fedotp.errors import FedotpError
 from fedotp.flower._defaults import PORT, SERVER_DAYS, SITE_DAYS
@@ -84,34 +85,37 @@ def sign_request(folder: Path, path: Path, *, days: int = SITE_DAYS, replace: bo
     Another key of a known site requires `replace`, which revokes the old one.
     """
     name, key = certificates.load_request(path)
-    known = _known_sites(folder)
-    text = public_text(key)
-    if text in known.revoked_keys:
-        raise FedotpError(f"{path}: this key is revoked; make a new one with `fedotp keys request` in an empty folder")
-    others = {other: site for site, other in known.keys.items()}
-    if others.get(text, name) != name:
-        raise FedotpError(f"{path}: site {others[text]} has this key; every site needs its own")
-    if name not in known.newest:
-        _check_names([name], known)
-    is_new = name in known.keys and known.keys[name] != text
-    if is_new and not replace:
-        raise FedotpError(f"{path}: site {name} has another key; use --replace to revoke it")
-    signed = _sign(folder, {name: key}, days)
-    if is_new:
-        _revoke(folder, _serials(known, name))
-        (folder / "sites" / name / "site.key").unlink(missing_ok=True)  # the old one, of a trial
-    _answer(folder, signed)
+    with _alone(folder):
+        known = _known_sites(folder)
+        text = public_text(key)
+        if text in known.revoked_keys:
+            raise FedotpError(f"{path}: this key is revoked; make a new one with `fedotp keys request` in a new folder")
+        others = {other: site for site, other in known.keys.items()}
+        if others.get(text, name) != name:
+            raise FedotpError(f"{path}: site {others[text]} has this key; every site needs its own")
+        if name not in known.newest:
+            _check_names([name], known)
+        is_new = name in known.keys and known.keys[name] != text
+        if is_new and not replace:
+            raise FedotpError(f"{path}: site {name} has another key; use --replace to revoke it")
+        signed = _sign(folder, {name: key}, days)
+        if is_new:
+            _revoke(folder, _serials(known, name))
+            (folder / "sites" / name / "site.key").unlink(missing_ok=True)  # the old one, of a trial
+        _answer(folder, signed)
     return name, text
 
 
 def revoke_site(folder: Path, site: str) -> None:
     """Revoke all certificates of a site; the server refuses its keys as soon as it reads the new revoked.crl."""
-    known = _known_sites(folder)
-    if site not in known.keys:
-        raise FedotpError(f"{folder} has no site '{site}' to revoke; its sites are: {', '.join(known.keys) or 'none'}")
-    _revoke(folder, _serials(known, site))
-    shutil.rmtree(folder / "sites" / site, ignore_errors=True)
-    _answer(folder, [])
+    with _alone(folder):
+        known = _known_sites(folder)
+        if site not in known.keys:
+            names = ", ".join(known.keys) or "none"
+            raise FedotpError(f"{folder} has no site '{site}' to revoke; its sites are: {names}")
+        _revoke(folder, _serials(known, site))
+        shutil.rmtree(folder / "sites" / site, ignore_errors=True)
+        _answer(folder, [])
 
 
 def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_DAYS) -> None:
@@ -120,6 +124,12 @@ def renew_server(folder: Path, hosts: Sequence[str] = (), *, days: int = SERVER_
     key = load_key(folder / "server" / "server.key").public_key()
     (renewed,) = _sign(folder, {"fedotp server": key}, days, hosts)
     write_atomically(folder / "server" / "server.crt", renewed.public_bytes(_PEM))
+
+
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    """Exclude other commands that sign or revoke; otherwise one would undo another's revocation."""
+    busy = f"another command is changing {folder}; repeat this one"
+    return held(require_made(folder) / "server" / "ca.crt", busy)
 
 
 def _check_hosts(hosts: Sequence[str]) -> list[str]:

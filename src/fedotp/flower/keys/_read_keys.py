@@ -184,7 +184,7 @@ def key_facts(folder: Path) -> list[Fact]:
 
 def require_made(folder: Path) -> Path:
     """Return `folder` if it is one that `make_keys` made."""
-    if not (folder / "server" / "server.crt").is_file():
+    if not (folder / "server" / "ca.crt").is_file():
         raise FedotpError(f"{folder} must be a folder made by `fedotp keys make`")
     return folder
 

@@ -7,7 +7,6 @@ first, bodies are limited in size and time, and a site can push only as much as 
 """
 
 import asyncio
-import binascii
 import contextlib
 import hmac
 import logging
@@ -194,7 +193,7 @@ class SiteAccess:
         self.refused: Mapping[bytes, tuple[str, str]] = {}  # sites' names and reasons by key
         self._quotas: dict[bytes, _Quota] = {}
         self._reminded: dict[tuple[str, bytes | str], float] = {}
-        self.seen: dict[str, float] = {}
+        self.seen: dict[str, float] = {}  # time of each site's last request, in seconds since 1970
         self.agreement = ""  # as JSON, for sites that check before they join
 
     def expect(self, key: bytes, message: Message) -> None:
@@ -249,6 +248,8 @@ class SiteAccess:
         if body is None:
             self._warn("long", key, "request refused: too large or too slow")
             return PlainTextResponse("too long", 413), b""
+        if known is not self.known and key not in (self.known or ()):
+            return _unauthorised(), b""  # refused while the body came
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
             self._warn("more", key, "request refused: it sends more data than an answer can contain")
             return PlainTextResponse("more than an answer", 413), b""
@@ -308,7 +309,8 @@ async def _refuse(refusal: Response, scope: Scope, receive: Receive, send: Send)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    """Return the first value of each header, which is what Flower reads."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
 def _peer(scope: Scope) -> Peer:
@@ -319,7 +321,7 @@ def _peer(scope: Scope) -> Peer:
 def _claimed_key(headers: Mapping[str, str]) -> bytes:
     try:
         return b64decode(headers[_flwr.KEY_HEADER], validate=True)
-    except (KeyError, ValueError, binascii.Error):
+    except (KeyError, ValueError):
         return b""
 
 
@@ -327,7 +329,7 @@ def _has_signed(key: bytes, headers: Mapping[str, str]) -> bool:
     try:
         signature = b64decode(headers[_flwr.SIGNATURE_HEADER], validate=True)
         return _flwr.has_signed(key, headers[_flwr.TIME_HEADER], signature)
-    except (KeyError, ValueError, TypeError, binascii.Error):
+    except (KeyError, ValueError, TypeError):
         return False
 
 

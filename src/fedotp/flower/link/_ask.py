@@ -22,6 +22,8 @@ _SECONDS = 20.0  # timeout
 _MOST_BYTES = 4 << 20  # of the answer, mostly class names
 _PROBLEMS = REFUSED | {
     "refused": "the server is not running, or uses another port",
+    "idna": "this is no host name; correct --server",
+    "invalid": "correct --server",
     "name": "this host name is unknown; correct --server",
     "SSL": "this port does not speak TLS as fedotp does, or a proxy intervenes",
     "timed out": "a firewall may discard the packets",
@@ -40,16 +42,15 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
                 content += part
                 if len(content) > _MOST_BYTES:
                     raise FedotpError(f"{server}: its answer has more than {_MOST_BYTES >> 20} MiB")
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         words = one_line(error) or type(error).__name__
         known = (f"{why} ({words})" for sign, why in _PROBLEMS.items() if sign.lower() in words.lower())
         raise FedotpError(f"{server}: {next(known, words)}") from error
     facts = _facts(content) if got.status_code == 200 else {}
     there, ahead = facts.get("time"), None
-    with suppress(TypeError, ValueError, OverflowError):  # the header has whole seconds
-        there = (
-            there if isinstance(there, float) else parsedate_to_datetime(got.headers.get("date", "")).timestamp() + 0.5
-        )
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(there, float):
+            there = parsedate_to_datetime(got.headers.get("date", "")).timestamp() + 0.5  # it has whole seconds
         ahead = (began + (_now() - began) / 2).timestamp() - there
     refused = "" if facts else _refusal(got.status_code, content.decode(errors="replace"))
     version, agreement = one_line(facts.get("version"), 40), str(facts.get("agreement", ""))

@@ -19,7 +19,7 @@ _MAY_PASS = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE} 
 class Listener:
     """A socket that listens within limits, and the thread that answers its requests."""
 
-    def __init__(self, limits: ConnectionLimits, host: str, port: int, option: str = "--port") -> None:
+    def __init__(self, limits: ConnectionLimits, host: str, port: int, option: str = "--host or --port") -> None:
         """Open the socket, or raise FedotpError, which names the option of the address."""
         self._limits = limits
         try:
@@ -36,6 +36,7 @@ class Listener:
         config = uvicorn.Config(
             app,
             access_log=False,
+            proxy_headers=False,  # anybody who comes through a tunnel could choose an address for the log
             log_config=None,
             timeout_graceful_shutdown=2,
             loop="asyncio",  # calls `accept` of the socket, which applies its limits

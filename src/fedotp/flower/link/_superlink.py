@@ -69,6 +69,7 @@ class SuperLink:
         self.local = f"{_LOOPBACK}:{self._listeners[0].port}"
         self._app = _flwr.make_app(self.local, host, port, with_keys=keys is not None)
         self._access = SiteAccess(self._app, None if keys is None else {}, self._limits)
+        self.seen = self._access.seen
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._keep_watching, daemon=True)
 
@@ -99,7 +100,8 @@ class SuperLink:
             with closing(_flwr.control_client(self.local, _NAME, self._headers)) as client:
                 self._key_of.update((_flwr.register_node(client, key, accepted[key]), key) for key in new)
             self._admit(accepted)
-        self._listeners[1].use_certificate(self._keys.held.certificate, self._keys.held.key)
+        if not self._keys.is_damaged:  # else the certificate presented before stays
+            self._listeners[1].use_certificate(self._keys.held.certificate, self._keys.held.key)
         self._is_stale = False
 
     def _admit(self, accepted: Mapping[bytes, str]) -> None:
@@ -110,9 +112,11 @@ class SuperLink:
         _become(self.public_keys, self._keys.accepted)
 
     def _keep_watching(self) -> None:
+        assert self._keys is not None
         while not self._stopping.wait(_REREAD):
             try:
                 self.refresh()
+                self._keys.expiry.check()  # here, when the status page can show the warnings
             except Exception:  # retried; refused keys stay refused
                 log.exception("cannot apply the changed keys")
 
@@ -125,11 +129,6 @@ class SuperLink:
             listener.stop()
         for listener in self._listeners:
             listener.close()
-
-    @property
-    def seen(self) -> Mapping[str, float]:
-        """Time of the last request of each site, in seconds since 1970."""
-        return self._access.seen
 
     def describe(self, agreement: str) -> None:
         """Set the agreement, as JSON, that accepted sites can read before they join."""

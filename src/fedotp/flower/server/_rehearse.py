@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import torch
 from PIL import Image
 
 from fedotp._system import Interrupt, listen, n_cores
@@ -37,9 +38,10 @@ _CLASSES = ("first class", "second class")  # if none are given
 _MOST_CLASSES = 20  # of a made-up site
 _TRAIN, _TEST, _SIDE = 4, 2, 64  # images of a class at a site; pixels
 _PAUSE = 0.2
+_THREADS = max(1, n_cores() // 2)  # of each process
 _ENDING = 20.0  # seconds for the processes to end before they are killed
 _UNIT = 1024 if sys.platform == "linux" else 1  # bytes, of ru_maxrss
-_LISTENING, _REFUSED = "listening at", "was refused:"  # in the server's log
+_LISTENING, _REFUSED, _CAUSE = "listening at", "was refused:", "request refused:"  # the last, in a site's log
 
 Say = Callable[[str, str, str], object]
 """Receives each step: its name, its seconds (or bytes), and a remark."""
@@ -84,7 +86,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"OMP_NUM_THREADS": str(max(1, n_cores() // 2)), **os.environ},
+                env={"OMP_NUM_THREADS": str(_THREADS), **os.environ},
                 start_new_session=True,  # Ctrl-C must reach only this process, which ends the others
             )
 
@@ -139,6 +141,8 @@ class _Rehearsal:
             for number in range(1, self.config.federation.rounds + 1):
                 self._wait(f"round {number}", lambda n=number: len(list(run.metrics("round"))) >= n)  # type: ignore[misc]
             self._wait("evaluation and end", lambda: server.has_ended() and server.status == 0)
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(_THREADS)  # as in the server: captions can differ in the last bits
         found = verify_run(run.path, sorted(folder.glob("sites/*/transcripts/*.jsonl")))
         lost = [f"{name}: {why}" for line in run.metrics("round") for name, why in line.get("faults", {}).items()]
         if wrong := [*lost, *found.wrong]:
@@ -147,7 +151,7 @@ class _Rehearsal:
         sent = run.summary["communication"]
         self._say("memory of a site", n_bytes(max(site.largest for site in sites)), "the largest")
         self._say("memory of the server", n_bytes(server.largest), "")
-        per_round = (sent["bytes_up"] + sent["bytes_down"]) / found.rounds
+        per_round = (sent["bytes_up"] + sent["bytes_down"]) / max(found.rounds, 1)
         self._say("bytes per round", n_bytes(per_round), "to and from all sites")
         return f"{counted(found.rounds, 'round')} with {counted(len(self.names), 'made-up site')} over TLS"
 
@@ -170,7 +174,7 @@ class _Rehearsal:
         for i in range(min(len(self.classes), _MOST_CLASSES)):
             label = self.classes[(number + i) % len(self.classes)].replace('"', '""')
             colour = rng.integers(64, 192, 3)
-            for split in ["train"] * _TRAIN + ["test"] * _TEST:
+            for split in ["train"] * _TRAIN + sorted({"test", self.config.data.test_split}) * _TEST:
                 pixels, path = colour + rng.integers(-64, 64, (_SIDE, _SIDE, 3)), f"{len(rows)}.png"
                 Image.fromarray(pixels.astype(np.uint8)).save(folder / path)
                 rows.append(f'{path},"{label}",{split},{path}')
@@ -178,15 +182,18 @@ class _Rehearsal:
         return len(rows) - 1
 
     def _wait(self, step: str, happened: Callable[[], bool]) -> None:
-        """Wait for something to happen; raise if a process ends or the server refuses a site before."""
+        """Wait for something to happen, or for the run's end; raise if the server refuses a site or a process ends."""
         while not happened():
             if self._interrupt.wanted:
                 raise KeyboardInterrupt
-            if self.processes[0].lines(_REFUSED):
-                raise self.processes[0].failure(_REFUSED)
+            if (server := self.processes[0]).lines(_REFUSED):
+                site = next((each for each in self.processes[1:] if each.lines(_CAUSE)), None)  # may know more
+                raise site.failure(_CAUSE) if site else server.failure(_REFUSED)
             ended = next((process for process in self.processes if process.has_ended()), None)
             if ended and not happened():
-                raise ended.failure()
+                if ended is not server or server.status:
+                    raise ended.failure()
+                return  # fewer rounds: of the method, or of the privacy budget
             time.sleep(_PAUSE)
         self._done(step, "")
 
