@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import torch
 from PIL import Image
 
 from fedotp._system import Interrupt, listen, n_cores
@@ -38,7 +37,6 @@ _CLASSES = ("first class", "second class")  # if none are given
 _MOST_CLASSES = 20  # of a made-up site
 _TRAIN, _TEST, _SIDE = 4, 2, 64  # images of a class at a site; pixels
 _PAUSE = 0.2
-_THREADS = max(1, n_cores() // 2)  # of each process
 _ENDING = 20.0  # seconds for the processes to end before they are killed
 _UNIT = 1024 if sys.platform == "linux" else 1  # bytes, of ru_maxrss
 _LISTENING, _REFUSED, _CAUSE = "listening at", "was refused:", "request refused:"  # the last, in a site's log
@@ -86,7 +84,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"OMP_NUM_THREADS": str(_THREADS), **os.environ},
+                env={"OMP_NUM_THREADS": str(max(1, n_cores() // 2)), **os.environ},
                 start_new_session=True,  # Ctrl-C must reach only this process, which ends the others
             )
 
@@ -141,8 +139,6 @@ class _Rehearsal:
             for number in range(1, self.config.federation.rounds + 1):
                 self._wait(f"round {number}", lambda n=number: len(list(run.metrics("round"))) >= n)  # type: ignore[misc]
             self._wait("evaluation and end", lambda: server.has_ended() and server.status == 0)
-        if "OMP_NUM_THREADS" not in os.environ:
-            torch.set_num_threads(_THREADS)  # as in the server: captions can differ in the last bits
         found = verify_run(run.path, sorted(folder.glob("sites/*/transcripts/*.jsonl")))
         lost = [f"{name}: {why}" for line in run.metrics("round") for name, why in line.get("faults", {}).items()]
         if wrong := [*lost, *found.wrong]:

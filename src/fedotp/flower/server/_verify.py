@@ -17,7 +17,7 @@ import torch
 from fedotp._files import read_file, read_regular
 from fedotp._text import counted, one_line
 from fedotp.errors import FedotpError
-from fedotp.federation import Checkpoint, Progress
+from fedotp.federation import Checkpoint, Progress, using_threads
 from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity
 from fedotp.flower.records import Line, Statement, Transcript, read_chain
@@ -249,10 +249,12 @@ class _Verification:
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
         with_inputs = (self.path / Transcript.UPDATES).is_dir() or not self._inputs
-        self.repeated = repeat(self.directory, list(self.rounds.values()) if with_inputs else [], self.after[0])
+        manifest, rounds = self.directory.manifest, list(self.rounds.values()) if with_inputs else []
+        with using_threads(manifest["threads"]):  # others can change the last bits
+            self.repeated = repeat(self.directory, rounds, self.after[0])
         self.found.wrong += self.repeated.wrong
         self.found.repeated = self.repeated.n
-        before, now = self.directory.manifest["torch"], torch.__version__
+        before, now = manifest["torch"], torch.__version__
         if self.repeated.wrong and before != now:
             self.note(f"the server ran torch {before}, this is torch {now}: aggregations may differ in the last bits")
         if self.found.wrong or not self.directory.checkpoint.is_file():
