@@ -6,14 +6,16 @@ import re
 import struct
 import tracemalloc
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from layouts import LAYOUTS, OFFICE, cifar_batch, fedbn_pickles, python2_pickle
 
+from fedotp._files import read_json
 from fedotp.data import _unpickle, load_dataset
-from fedotp.data._lists import read_json
+from fedotp.data._lists import MOST_BYTES
 from fedotp.data._official import read_mat
 from fedotp.data._unpickle import read_pickle
 from fedotp.errors import FedotpError
@@ -208,7 +210,7 @@ def test_a_pipe_in_place_of_a_list_is_refused(tmp_path: Path) -> None:
         load_dataset("dtd", root=tmp_path)
 
 
-@pytest.mark.parametrize("read", [read_json, read_mat, read_pickle])
+@pytest.mark.parametrize("read", [partial(read_json, most_bytes=MOST_BYTES), read_mat, read_pickle])
 def test_devices_and_gigantic_files_are_refused_unread(read: object, tmp_path: Path) -> None:
     (tmp_path / "endless").symlink_to("/dev/zero")
     with open(tmp_path / "holes", "wb") as file:
@@ -222,7 +224,7 @@ def test_brackets_without_end_are_not_json(tmp_path: Path) -> None:
     path = tmp_path / "split.json"
     path.write_text("[" * 200_000)
     with pytest.raises(FedotpError, match="is not JSON"):
-        read_json(path)
+        read_json(path, MOST_BYTES)
 
 
 def _mat(kind: int, body: bytes) -> bytes:

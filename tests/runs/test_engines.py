@@ -48,7 +48,7 @@ def test_a_process_that_lost_cuda_takes_no_more_runs(error: str, usable: bool, m
     ours, theirs = Pipe()
     ours.send([])
     assert _served(theirs) is usable
-    assert [ours.recv().error for _ in trials] == [error, ""]
+    assert [ours.recv()[1] for _ in trials] == [error, ""]
 
 
 def test_each_process_sees_a_gpu_of_its_own(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
