@@ -53,7 +53,17 @@ def invent_run(
     config = Config.from_dict({"data": {"dataset": dataset}, "method": {"name": method}, **tables})
     parts = tuple(Client(*facts) for facts in zip(clients, domains, rows, rows, strict=True))
     partition = Partition(dataset, "0" * 64, PartitionSettings("dirichlet", alpha=0.3), parts)
-    manifest = _manifest(config, dataset, list(clients), list(domains), list(classes))
+    data = {"name": dataset, "digest": "0" * 64, "classes": [*classes], "train_images": 100, "test_images": 100}
+    manifest = {
+        "fedotp": "0",
+        "started": "2026-01-01T00:00:00+0000",
+        "seed": config.seed,
+        "method": {"title": config.method.title, "reference": config.method.reference},
+        "backbone": {"name": "ViT-B/16", "digest": "0" * 64},
+        "data": data,
+        "clients": [*clients],
+        "domains": [*domains],
+    }
     if share is not None:
         manifest["deployment"] = {"run": "0" * 32, "sites": n_clients, "train_images": dict.fromkeys(clients, 30)}
     directory.create(config, manifest, partition if share is None else None)
@@ -110,24 +120,8 @@ def _views(predictions: Predictions, n_classes: int) -> list[View]:
     return views
 
 
-def _manifest(config: Config, dataset: str, clients: list[str], domains: list[str | None], classes: list[str]) -> Any:
-    data = {"name": dataset, "digest": "0" * 64, "classes": classes, "train_images": 100, "test_images": 100}
-    return {
-        "fedotp": "0",
-        "started": "2026-01-01T00:00:00+0000",
-        "seed": config.seed,
-        "method": {"title": config.method.title, "reference": config.method.reference},
-        "backbone": {"name": "ViT-B/16", "digest": "0" * 64},
-        "data": data,
-        "clients": clients,
-        "domains": domains,
-    }
-
-
 def _round(number: int, n_clients: int) -> dict[str, Any]:
     everyone = list(range(n_clients))
-    sent = {"bytes_up": n_clients * _SENT, "bytes_down": n_clients * _SENT}
-    took = {"images": 100, "seconds": 1.0, "lr": 0.001}
     return {
         "kind": "round",
         "round": number,
@@ -135,6 +129,9 @@ def _round(number: int, n_clients: int) -> dict[str, Any]:
         "answered": everyone,
         "loss": 1 / number,
         "client_loss": [1 / number] * n_clients,
-        **sent,
-        **took,
+        "bytes_up": n_clients * _SENT,
+        "bytes_down": n_clients * _SENT,
+        "images": 100,
+        "seconds": 1.0,
+        "lr": 0.001,
     }

@@ -1,8 +1,6 @@
 """The engines of `bench.race` learn the same prompts in three rounds of a toy federation."""
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,8 @@ import pytest
 from bench.race.one import race
 from bench.race.work import Work
 from numpy.testing import assert_allclose
+
+from own_process import python
 
 FLOWER = pytest.param("flower", "cached", marks=pytest.mark.processes)
 
@@ -22,8 +22,8 @@ def test_an_engine_learns_fedotps_prompts(engine: str, way: Any, method: Any, tm
     ours = race("ours", work)
     assert ours["moved"] > 1e-3
     if engine == "flower":
-        command = [sys.executable, "-m", "bench.race.one", engine, json.dumps(asdict(work)), tmp_path / "found.json"]
-        subprocess.run(command, cwd=Path(__file__).parents[1], check=True)
+        command = ("-m", "bench.race.one", engine, json.dumps(asdict(work)), tmp_path / "found.json")
+        python(*command, cwd=Path(__file__).parents[1])
         found = json.loads((tmp_path / "found.json").read_text())
     else:
         found = race(engine, work)

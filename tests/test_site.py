@@ -1,12 +1,11 @@
 """The documentation as a site: it builds without a warning, and reading it needs no network."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from own_process import python
 
 ROOT = Path(__file__).parents[1]
 LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*?\s(?:src|href)=\"?((?:https?:)?//[^\"\s>]+)")
@@ -18,10 +17,8 @@ pytest.importorskip("mkdocstrings", reason="pip install 'fedotp[docs]'")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "website/mkdocs.yml", "-d", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": "website", "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    command = ("-m", "mkdocs", "build", "--strict", "-f", "website/mkdocs.yml", "-d", folder)
+    done = python(*command, cwd=ROOT, PYTHONPATH="website", NO_MKDOCS_2_WARNING="1")
     assert "WARNING" not in done.stderr
     return folder
 

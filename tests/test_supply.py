@@ -5,7 +5,6 @@ import functools
 import hashlib
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 import zipfile
@@ -16,6 +15,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from own_process import python
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -194,8 +195,7 @@ def test_a_wheel_has_all_licences(tmp_path: Path) -> None:
     (checkout / "src/fedotp/clip/mini.safetensors").touch()
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE"):
         shutil.copy(ROOT / name, checkout)
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
-    subprocess.run(command, cwd=checkout, capture_output=True, check=True)
+    python("-m", "hatchling", "build", "-t", "wheel", cwd=checkout)
     with zipfile.ZipFile(next((checkout / "dist").glob("*.whl"))) as wheel:
         names = set(wheel.namelist())
         metadata_file = next(name for name in names if name.endswith(".dist-info/METADATA"))

@@ -7,19 +7,15 @@ import pytest
 
 from audit.test_canaries import without_clip
 from cli.cli_made import command
-from coloured_squares import draw_day_and_night
-from fedotp.clip import CLIP, TINY, save
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
-from runs.toy_run import COLOURS, make_config
+from runs.toy_run import make_config, make_inputs
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that promises something, and one that does not, of one client."""
-    inputs = tmp_path_factory.mktemp("audited")
-    save(CLIP.random(TINY), inputs / "tiny.safetensors")
-    draw_day_and_night(inputs / "data", COLOURS, 12)
+    inputs = make_inputs(tmp_path_factory.mktemp("audited"), n=12)
     short = {"rounds": 1, "holdout_clients": 0, "batch_size": 64}
     private = {"privacy": {"unit": "example", "noise": 3.0}, "partition": {"n_clients": 2}}
     run(make_config(inputs, federation=short, **private), inputs / "private")

@@ -41,7 +41,7 @@ def test_what_is_loaded_predicts_the_same(made: Made, kind: str, tmp_path: Path)
     )
     assert loaded.predictor.params.keys() == classifier.predictor.params.keys()
     # the prompts in the bundle make the very class features beside them
-    again = loaded.with_classes(loaded.classes) if not refuses_names(kind) else classifier
+    again = loaded.with_classes(loaded.classes) if kind != "fedotp, per class" else classifier
     torch.testing.assert_close(again.predictor.classes[0], loaded.predictor.classes[0])
     maps, expected = loaded.explain(images[0]), classifier.explain(images[0])
     np.testing.assert_array_equal(maps.similarity, expected.similarity)
@@ -59,10 +59,6 @@ def test_new_images_are_normalised_as_in_the_run(made: Made, tmp_path: Path) -> 
         np.testing.assert_allclose(each.transform(picture).movedim(0, -1), expected, atol=1e-5)
     shown = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["preprocessing"]
     assert (shown["interpolation"], shown["mean"]) == ("bilinear", [0.4914, 0.4822, 0.4465])
-
-
-def refuses_names(kind: str) -> bool:
-    return kind == "fedotp, per class"
 
 
 def test_a_bundle_is_small_and_has_nothing_of_this_machine(made: Made, bundle: Path) -> None:

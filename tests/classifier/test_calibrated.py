@@ -14,11 +14,6 @@ from fedotp.errors import FedotpError
 
 
 @pytest.fixture(scope="module")
-def classifier(made: Made) -> Classifier:
-    return fedotp.load(made.run("fedotp").path, "client-1")
-
-
-@pytest.fixture(scope="module")
 def calibrated(made: Made, classifier: Classifier) -> Classifier:
     """By all images of the data, in a folder per class."""
     return calibrated_by(classifier, made.inputs / "data", every=True)
@@ -51,15 +46,12 @@ def test_the_test_images_of_a_run(made: Made, classifier: Classifier) -> None:
     if len(own):  # of clients that were not evaluated at the end there are none
         np.testing.assert_allclose(found.conformity, np.sort(1 - np.exp(-own)), atol=1e-6)
     rows = next(client.test for client in run.partition.clients if client.name == "client-1")
-    again = classifier.calibrated(made.test_images(rows), _labels(made, rows))
+    data = fedotp.data.load_dataset(str(made.inputs / "data"))
+    labels = [data.classes[label] for label in data.test.labels[rows]]
+    again = classifier.calibrated(made.test_images(rows), labels)
     assert again.calibration is not None
     np.testing.assert_allclose(found.conformity, again.calibration.conformity, atol=1e-4)
     np.testing.assert_allclose(found.outlying, again.calibration.outlying, rtol=0.05, atol=1e-3)
-
-
-def _labels(made: Made, rows: np.ndarray) -> list[str]:
-    data = fedotp.data.load_dataset(str(made.inputs / "data"))
-    return [data.classes[label] for label in data.test.labels[rows]]
 
 
 def test_a_bundle_is_calibrated_where_it_is(made: Made, classifier: Classifier, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What users of fedotp in Python meet: names, short representations, images of every kind."""
+"""What users of fedotp in Python meet: images of every kind."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-import fedotp
 from fedotp.classifier import Classifier
 from fedotp.clip import EvalTransform, preprocess
 from fedotp.errors import FedotpError
@@ -20,22 +19,8 @@ from fedotp.images._decode import picture_of
 
 
 @pytest.fixture(scope="module")
-def classifier(made: Made) -> Classifier:
-    return fedotp.load(made.run("fedotp").path, "client-1")
-
-
-@pytest.fixture(scope="module")
 def picture(made: Made) -> Image.Image:
     return made.test_images(np.array([0]))[0].convert("RGB")
-
-
-# Names ---------------------------------------------------------------------------------------------------------
-
-
-# Representations -----------------------------------------------------------------------------------------------
-
-
-# Images --------------------------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_image_gives_the_same_prediction(

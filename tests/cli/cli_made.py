@@ -2,10 +2,13 @@
 
 import contextlib
 import io
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coloured_squares import draw_day_and_night
 from fedotp.cli import main
@@ -52,6 +55,12 @@ def make(folder: Path) -> None:
         save(CLIP.random(TINY, seed=seed), folder / f"{name}.safetensors")
     draw_day_and_night(folder / "images", COLOURS, 8)
     (folder / "tiny.toml").write_text(CONFIG.format(folder=folder))
+
+
+def started(*words: object, **options: Any) -> "subprocess.Popen[str]":
+    """`fedotp` with these words in a process of its own, which has one thread."""
+    call = [sys.executable, "-c", "from fedotp.cli import main; main()", *map(str, words)]
+    return subprocess.Popen(call, env=os.environ | {"OMP_NUM_THREADS": "1"}, text=True, **options)
 
 
 def command(*words: object) -> Done:

@@ -1,12 +1,14 @@
 """A working directory with a tiny federation to run, the command to run it, and a run that all tests share."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli_made import Fedotp, command, make
 
 from fedotp.runs.directory import RunDirectory
+from stranger import forget
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +54,11 @@ def fedotp(monkeypatch: pytest.MonkeyPatch) -> Fedotp:
     """The command `fedotp` on a terminal of 100 columns."""
     monkeypatch.setenv("COLUMNS", "100")
     return command
+
+
+@pytest.fixture
+def as_new() -> Iterator[None]:
+    """Nothing of a stranger's is registered, and nothing stays."""
+    forget()
+    yield
+    forget()

@@ -1,8 +1,5 @@
 """What the tab key offers, asked as a shell asks: by the environment, in a process of its own or in this one."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ from fedotp.cli import _complete
 from fedotp.config import presets
 from fedotp.data import DATASETS
 from fedotp.methods import METHODS
+from own_process import python
 
 PROGRAM = """
 import os, sys
@@ -37,14 +35,8 @@ def test_a_shell_is_offered_words_without_torch(tmp_path: Path) -> None:
     """As fish asks, in a new process."""
     (tmp_path / "runs" / "first").mkdir(parents=True)
     (tmp_path / "runs" / "first" / "config.toml").touch()
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "_FEDOTP_COMPLETE": "complete_fish",
-        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-    }
-    call = [sys.executable, "-c", PROGRAM, *OFFERED]
-    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    asked = {"_FEDOTP_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = python("-c", PROGRAM, *OFFERED, cwd=tmp_path, **asked)
     assert done.stderr.split() == []  # nothing went wrong, and torch was not imported
     expected = [word for line, words in OFFERED.items() for word in (*words, f"end of {line}")]
     assert [word.partition("\t")[0] for word in done.stdout.splitlines()] == expected

@@ -11,12 +11,7 @@ from anchored import STRUCTURES
 from fedotp.config import load_config
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
-from fedotp.runs.watch import Observer
-
-
-class _Stopped(Observer):
-    def on_round(self, report: object) -> None:
-        raise KeyboardInterrupt
+from runs.toy_run import Stops
 
 
 @pytest.fixture(scope="module", params=STRUCTURES)
@@ -25,7 +20,7 @@ def trained(request: pytest.FixtureRequest, made: Path, tmp_path_factory: pytest
     folder = tmp_path_factory.mktemp(request.param) / "run"
     config = load_config(str(made / "tiny.toml")).override([f"method.name={request.param}"])
     try:
-        run(config, folder, observer=_Stopped())
+        run(config, folder, observer=Stops())
     except KeyboardInterrupt:
         done = command("run", "--resume", folder, "--quiet")
         assert done.status == 0, done.err

@@ -1,12 +1,10 @@
 """A command imports only what it needs, so that it starts quickly."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 from fedotp.runs.directory import RunDirectory
+from own_process import python
 
 COMMANDS = """
 import sys
@@ -23,10 +21,7 @@ print(*{name.partition(".")[0] for name in sys.modules}, *{"torch._dynamo"} & sy
 
 def imported_by(*commands: str, folder: Path) -> set[str]:
     """What one process imports that runs these commands."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    call = [sys.executable, "-c", COMMANDS, *commands]
-    done = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return set(done.stderr.splitlines()[-1].split())
+    return set(python("-c", COMMANDS, *commands, cwd=folder).stderr.splitlines()[-1].split())
 
 
 def test_what_is_only_printed_needs_no_numbers(tmp_path: Path) -> None:

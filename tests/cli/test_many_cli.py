@@ -11,7 +11,7 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
-from cli_made import Fedotp
+from cli_made import Fedotp, started
 from rich.console import Console
 
 from fedotp import RunDirectory
@@ -98,10 +98,7 @@ def test_a_process_that_dies_takes_only_its_run_with_it(place: Path) -> None:
 def test_a_comparison_that_is_killed_takes_its_processes_with_it(place: Path, fedotp: Fedotp) -> None:
     words = ["compare", "tiny.toml", "--methods", "fedotp,promptfl", "--seeds", "0", "--out", "here"]
     words += ["--set", "federation.local_epochs=5000", "--set", "federation.rounds=1"]  # they do not end by themselves
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from fedotp.cli import main; main()", *words, "--jobs", "2"],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    process = started(*words, "--jobs", 2)
     first = RunDirectory("here/fedotp,seed=0")
     while process.poll() is None and not first.is_running:
         time.sleep(0.01)
@@ -121,13 +118,7 @@ def test_ctrl_c_ends_the_rounds_and_the_same_command_goes_on(place: Path, fedotp
     """A real process, a real signal to all of its group, as a terminal sends it."""
     words = ["sweep", "tiny.toml", "--grid", "method.mass=0.5,0.9", "--out", "here"]
     words += ["--set", "federation.rounds=60", "--set", "evaluation.every=0"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from fedotp.cli import main; main()", *words, "--jobs", str(jobs)],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
+    process = started(*words, "--jobs", jobs, stderr=subprocess.PIPE, start_new_session=True)
     first = RunDirectory("here/method.mass=0.5,seed=0")
     while process.poll() is None and not any(True for _ in first.metrics("round")):
         time.sleep(0.01)

@@ -6,9 +6,7 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +17,11 @@ from fedotp import _imports
 from fedotp.classifier import load
 from fedotp.methods import METHODS, find_method, method_names, origin_of
 from fedotp.runs.directory import RunDirectory
+from own_process import python
 from serve.serve_made import served
 from stranger import NAME, TITLE, forget, install, write_method
 
-
-@pytest.fixture(autouse=True)
-def _as_new() -> Iterator[None]:
-    forget()
-    yield
-    forget()
+pytestmark = pytest.mark.usefixtures("as_new")
 
 
 @pytest.fixture(scope="module")
@@ -237,25 +231,18 @@ def test_side_by_side_in_processes_and_resumed_in_another(
 ) -> None:
     """Nothing of this process is there to help: only what the command line says."""
 
-    def fedotp(*words: object, named: bool = True) -> "subprocess.CompletedProcess[str]":
-        path = os.pathsep.join(path for path in sys.path if path)
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-        option = ["--import", os.path.relpath(method_file, place)] if named else []
-        call = [sys.executable, "-m", "fedotp", *map(str, words), *option]
-        return subprocess.run(call, cwd=place, env=environment, capture_output=True, text=True, check=False)
+    def fedotp(*words: object, status: int = 0) -> str:
+        return python("-m", "fedotp", *words, cwd=place, status=status, OMP_NUM_THREADS="1").stderr
 
-    compared = fedotp("compare", "tiny.toml", "--methods", f"{NAME},coop", "--seeds", 0, "--jobs", 2, "--out", "both")
-    assert compared.returncode == 0, compared.stderr
+    option = ("--import", os.path.relpath(method_file, place))
+    fedotp("compare", "tiny.toml", "--methods", f"{NAME},coop", "--seeds", 0, "--jobs", 2, "--out", "both", *option)
     run = next(path.parent for path in place.glob(f"both/{NAME}*/config.toml"))
     assert RunDirectory.open(run).manifest["method"]["origin"]["file"] == str(method_file)
     assert json.loads((run / "summary.json").read_text())["final"] == RunDirectory.open(trained).summary["final"]
     for file in ("summary.json", "predictions.npz"):  # as if it had been killed after the last checkpoint
         (run / file).unlink()
-    refused = fedotp("run", "--resume", run, "-q", named=False)
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    resumed = fedotp("run", "--resume", run, "-q")
-    assert resumed.returncode == 0, resumed.stderr
+    assert fedotp("run", "--resume", run, "-q", status=2).count("\n") == 1
+    fedotp("run", "--resume", run, "-q", *option)
     assert RunDirectory.open(run).summary["final"] == RunDirectory.open(trained).summary["final"]
     os.environ[_imports.VARIABLE] = str(method_file)
     image = made / "images" / "day" / "blue" / "0.png"

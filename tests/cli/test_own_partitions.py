@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,8 @@ from data.data_made import uniform_dataset
 from fedotp.data.partition import PARTITIONS, Client, PartitionSettings, make_partition
 from fedotp.errors import FedotpError
 from stranger import forget, install
+
+pytestmark = pytest.mark.usefixtures("as_new")
 
 SCHEME = '''
 """Images dealt out by turns."""
@@ -36,13 +37,6 @@ from fedotp.data._folder import read_folder
 SCANS = DatasetInfo("own-scans", "Scans", "scans", ("MARKER",), lambda folder: read_folder(folder / "images"),
                     3, 36, 12, 2, "a scan of {}.")
 """
-
-
-@pytest.fixture(autouse=True)
-def _as_new() -> Iterator[None]:
-    forget()
-    yield
-    forget()
 
 
 def test_a_scheme_of_a_file_runs_and_its_run_says_where_it_came_from(place: Path, fedotp: Fedotp) -> None:

@@ -1,7 +1,6 @@
 """`fedotp run`, `evaluate`, `runs`, `presets` and `config` on a tiny federation."""
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -13,7 +12,7 @@ import types
 from pathlib import Path
 
 import pytest
-from cli_made import Fedotp
+from cli_made import Fedotp, started
 from rich.console import Console
 
 from fedotp import RunDirectory, load_config, run
@@ -22,6 +21,7 @@ from fedotp.cli.show import print_numbers, printable
 from fedotp.config import Config
 from fedotp.data.partition import Partition
 from invented_run import invent_run
+from own_process import python
 
 OUT = "runs/images-fedotp-domain-dirichlet-seed0"
 
@@ -118,12 +118,8 @@ def test_resuming_what_is_complete_changes_nothing(here: RunDirectory, fedotp: F
 
 def test_ctrl_c_ends_the_round_and_the_resumed_run_is_the_same(place: Path, fedotp: Fedotp) -> None:
     """A real process, a real signal."""
-    command = [sys.executable, "-c", "from fedotp.cli import main; main()", "run"]
     words = ["tiny.toml", "--set", "federation.rounds=80", "--set", "evaluation.every=0", "--json"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [*command, *words, "--out", "here"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+    process = started("run", *words, "--out", "here", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     for line in process.stdout:
         if '"round":3,' in line:
@@ -310,12 +306,5 @@ main()
     [({}, "passive"), ({"OMP_WAIT_POLICY": "active"}, "active"), ({"GOMP_SPINCOUNT": "9"}, "None")],
 )
 def test_threads_wait_passively_by_default_and_the_end_is_quick(chosen: dict[str, str], expected: str) -> None:
-    kept = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
-    done = subprocess.run(
-        [sys.executable, "-c", BEGINNING_AND_END],
-        env={**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **chosen},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
+    done = python("-c", BEGINNING_AND_END, **{"OMP_WAIT_POLICY": None, **chosen})
     assert done.stdout.split()[1:] == [expected, "True"]

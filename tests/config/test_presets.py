@@ -70,8 +70,5 @@ def test_one_domain_is_left_out() -> None:
         assert config.partition.scheme == "domain"
         assert "holdout" in config.evaluation.views
         (away,) = config.federation.holdout
-        assert away in domains_of(config.data.dataset)
-
-
-def domains_of(dataset: str) -> tuple[str, ...]:
-    return load_dataset(dataset).domains if dataset == "emoji" else names_of(dataset, "domains")
+        name = config.data.dataset
+        assert away in (load_dataset(name).domains if name == "emoji" else names_of(name, "domains"))

@@ -152,12 +152,14 @@ def zhou_split(folder: Path, name: str, rows: dict[str, list[tuple[str, int, str
     (folder / f"split_zhou_{name}.json").write_text(json.dumps(rows))
 
 
-def _zhou_layout(folder: str, name: str, images: str, classes: dict[str, str], root: Path) -> Path:
-    """Two training images, one for validation and one to test, of classes in folders and their names."""
+def zhou_layout(
+    folder: str, name: str, images: str, classes: dict[str, str], root: Path, *, train: int = 2, val: int = 1
+) -> Path:
+    """Images of classes in folders and their names, one of each to test."""
     at = root / folder
     rows: dict[str, list[tuple[str, int, str]]] = {"train": [], "val": [], "test": []}
     for label, (place, class_name) in enumerate(classes.items()):
-        for i, split in enumerate(("train", "train", "val", "test")):
+        for i, split in enumerate([*["train"] * train, *["val"] * val, "test"]):
             rows[split].append((f"{place}/{label}{i}.jpg", label, class_name))
     write_tree(at / images, [row[0] for split in rows.values() for row in split])
     zhou_split(at, name, rows)
@@ -193,10 +195,10 @@ def _domains(folder: str, domains: Sequence[str], classes: Sequence[str], n: int
 _EUROSAT = {"AnnualCrop": "AnnualCrop", "Forest": "Forest", "SeaLake": "Sea or Lake"}
 _CARS = {"cars_train": "2012 Audi S5 Coupe", "cars_test": "2012 Ram C/V Cargo Van Minivan"}
 _UCF = {"Apply_Eye_Makeup": "Apply_Eye_Makeup", "Yo_Yo": "Yo_Yo"}
-eurosat = partial(_zhou_layout, "eurosat", "EuroSAT", "2750", _EUROSAT)
-stanford_cars = partial(_zhou_layout, "stanford_cars", "StanfordCars", "", _CARS)
-sun397 = partial(_zhou_layout, "sun397", "SUN397", "SUN397", {"a/abbey": "abbey", "z/zen_garden": "zen_garden"})
-ucf101 = partial(_zhou_layout, "ucf101", "UCF101", "UCF-101-midframes", _UCF)
+eurosat = partial(zhou_layout, "eurosat", "EuroSAT", "2750", _EUROSAT)
+stanford_cars = partial(zhou_layout, "stanford_cars", "StanfordCars", "", _CARS)
+sun397 = partial(zhou_layout, "sun397", "SUN397", "SUN397", {"a/abbey": "abbey", "z/zen_garden": "zen_garden"})
+ucf101 = partial(zhou_layout, "ucf101", "UCF101", "UCF-101-midframes", _UCF)
 domainnet = _domains("DomainNet", DOMAINNET, (*DOMAINNET10, "aircraft carrier"), 2)
 office_caltech10 = _domains("office_caltech_10", OFFICE, OFFICE_CALTECH10, 5)
 pacs = _domains("PACS", ("art_painting", "cartoon", "photo", "sketch"), names_of("pacs"), 5)

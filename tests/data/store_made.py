@@ -1,5 +1,6 @@
 """Small data sets, a tower that counts, and the comparison of encoded data sets."""
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,13 @@ def tiny_clip(seed: int = 0) -> CountingClip:
     clip = CountingClip.random(TINY, seed=seed)
     assert isinstance(clip, CountingClip)
     return clip
+
+
+def saved(image: Image.Image, form: str, **facts: object) -> bytes:
+    """A picture as the content of a file."""
+    content = io.BytesIO()
+    image.save(content, form, **facts)
+    return content.getvalue()
 
 
 def noise(n: int, seed: int = 0) -> np.ndarray:

@@ -56,7 +56,8 @@ def test_with_coarse_labels_sizes_are_equal_and_classes_come_in_families() -> No
     assert (counts.sum(1) == 250).all()
     assert (counts.sum(0) == 50).all()
     plain = make_partition(dataset, settings).counts(dataset)
-    ours, theirs = (np.square(_families(each)).sum(1).mean() for each in (plain, counts))
+    families = [each.reshape(20, 20, 5).sum(2) for each in (plain, counts)]  # client, coarse label
+    ours, theirs = (np.square(each / each.sum(1, keepdims=True)).sum(1).mean() for each in families)
     assert theirs > 1.5 * ours  # a client's images are of few coarse labels
     uneven = make_dataset(np.full((1, 100), 7), np.full((1, 100), 3), coarse_of=coarse_of)
     sizes = make_partition(uneven, replace(settings, n_clients=9), authors=True).counts(uneven).sum(1)
@@ -100,12 +101,6 @@ def test_by_domain_sizes_are_capped_and_classes_of_equal_size_are_divided_alike(
         assert np.abs(counts[domain, :, j] - counts[domain, :, k]).max() <= 2  # seats, and rounding
     paper = make_partition(dataset, settings).counts(dataset).reshape(2, 3, 4)
     assert any(np.abs(paper[domain, :, j] - paper[domain, :, k]).max() > 10 for domain, j, k in same)
-
-
-def _families(counts: np.ndarray) -> np.ndarray:
-    """The share of each coarse label in every client's images (C, 20)."""
-    families = counts.reshape(len(counts), 20, 5).sum(2)
-    return np.asarray(families / families.sum(1, keepdims=True))
 
 
 @pytest.mark.parametrize("scheme", ["iid", "coarse", "quantity"])

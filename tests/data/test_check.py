@@ -1,6 +1,5 @@
 """Odd images are readable, broken ones are found before anything depends on them."""
 
-import io
 import shutil
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from layouts import write_image, write_tree
 from PIL import Image
+from store_made import saved
 
 from fedotp.data import Dataset, check_dataset
 from fedotp.data._check import Broken
@@ -24,20 +24,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _encoded(image: Image.Image, form: str, **facts: object) -> bytes:
-    content = io.BytesIO()
-    image.save(content, form, **facts)
-    return content.getvalue()
-
-
-def _rotated() -> Image.Exif:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    return exif
-
-
 PICTURE, DOT = Image.fromarray(_NOISE), Image.new("RGB", (1, 1), "red")
-PNG = _encoded(PICTURE, "PNG")
+ROTATED = Image.Exif()
+ROTATED[0x0112] = 6
+PNG = saved(PICTURE, "PNG")
 
 
 def _with_odd_image(folder: Path, suffix: str, content: bytes) -> tuple[Dataset, int]:
@@ -51,13 +41,13 @@ def _with_odd_image(folder: Path, suffix: str, content: bytes) -> tuple[Dataset,
 @pytest.mark.parametrize(
     ("suffix", "content", "mode", "size"),
     [
-        (".png", _encoded(DOT, "PNG"), "RGB", (1, 1)),
-        (".jpg", _encoded(PICTURE.convert("CMYK"), "JPEG"), "CMYK", (30, 40)),
-        (".gif", _encoded(PICTURE.convert("P"), "GIF"), "P", (30, 40)),
-        (".png", _encoded(PICTURE.convert("P"), "PNG"), "P", (30, 40)),
-        (".png", _encoded(Image.fromarray(_NOISE[..., 0].astype(np.uint16) * 257), "PNG"), "I;16", (30, 40)),
-        (".jpg", _encoded(PICTURE, "JPEG", exif=_rotated()), "RGB", (30, 40)),
-        (".WEBP", _encoded(PICTURE, "WEBP"), "RGB", (30, 40)),
+        (".png", saved(DOT, "PNG"), "RGB", (1, 1)),
+        (".jpg", saved(PICTURE.convert("CMYK"), "JPEG"), "CMYK", (30, 40)),
+        (".gif", saved(PICTURE.convert("P"), "GIF"), "P", (30, 40)),
+        (".png", saved(PICTURE.convert("P"), "PNG"), "P", (30, 40)),
+        (".png", saved(Image.fromarray(_NOISE[..., 0].astype(np.uint16) * 257), "PNG"), "I;16", (30, 40)),
+        (".jpg", saved(PICTURE, "JPEG", exif=ROTATED), "RGB", (30, 40)),
+        (".WEBP", saved(PICTURE, "WEBP"), "RGB", (30, 40)),
     ],
     ids=["dot", "cmyk", "gif", "palette", "16-bits", "rotated", "webp"],
 )
@@ -75,7 +65,7 @@ def test_odd_images_are_returned_as_opened(
 @pytest.mark.parametrize(
     ("suffix", "content", "reason"),
     [
-        (".jpg", _encoded(PICTURE, "JPEG")[:-300], "truncated"),
+        (".jpg", saved(PICTURE, "JPEG")[:-300], "truncated"),
         (".jpg", b"", "zero bytes"),
         (".jpg", b"<html>404</html>", "not an image"),
         (".png", PNG[:60] + b"\xff" * 10 + PNG[70:], ""),

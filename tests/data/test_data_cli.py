@@ -7,25 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from data_command import ok, run
 from layouts import LAYOUTS, write_tree
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from fedotp.cli import app
 from fedotp.data import DATASETS, load_dataset
 from fedotp.data._download import Resource
 from fedotp.data.partition import Partition
 from fedotp.errors import FedotpError
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["data", *map(str, arguments)], env={"COLUMNS": "200"})
-
-
-def ok(*arguments: object) -> str:
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -28,6 +27,7 @@ from fedotp.data.store._tokens import EncodedDataset
 from fedotp.data.store._tower import SplitImage
 from fedotp.errors import FedotpError
 from fedotp.images import _decode
+from own_process import python
 
 
 @pytest.fixture
@@ -110,9 +110,7 @@ def test_the_process_needs_neither_torch_nor_numpy() -> None:
         "fedotp.clip.EvalTransform; fedotp.clip.TrainTransform; "
         "print(sorted({'numpy', 'torch'} & sys.modules.keys()))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python("-c", code).stdout == "[]\n"
 
 
 @pytest.mark.usefixtures("pools")
@@ -242,11 +240,7 @@ encode(dataset, tiny_clip(), root=Path(sys.argv[1]), batch_size=4, on_progress=d
 
 
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], env=environment, stdout=subprocess.PIPE, text=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL
+    done = python("-c", KILLED, tmp_path, status=-signal.SIGKILL)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == 2
     while any(_is_alive(pid) for pid in pids):

@@ -125,13 +125,16 @@ def test_archives_and_files_land_where_the_reader_looks(site: Site, tmp_path: Pa
     assert site.asked == []  # nothing is fetched twice
 
 
-def test_interrupted_download_goes_on_where_it_stopped(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranges", [True, False])
+def test_interrupted_download_goes_on_where_it_stopped_or_starts_again(
+    ranges: bool, site: Site, tmp_path: Path
+) -> None:
     content = bytes(range(256)) * 4000
-    site.files = {"big.bin": content}
+    site.files, site.ranges = {"big.bin": content}, ranges
     site.cut_after = [300_000, 100_000]
     download([site.resource("big.bin", "big.bin")], tmp_path)
     assert (tmp_path / "big.bin").read_bytes() == content
-    assert [asked for _, asked in site.asked] == [None, "bytes=300000-", "bytes=400000-"]
+    assert not ranges or [asked for _, asked in site.asked] == [None, "bytes=300000-", "bytes=400000-"]
 
 
 @pytest.mark.parametrize(
@@ -148,13 +151,6 @@ def test_part_of_an_earlier_run_is_used(part: bytes, asked: list[str] | None, si
     download([site.resource("a.bin", "data/a.bin")], tmp_path)
     assert (tmp_path / "data/a.bin").read_bytes() == b"0123456789"
     assert asked is None or [header for _, header in site.asked] == asked
-
-
-def test_server_without_ranges_starts_again(site: Site, tmp_path: Path) -> None:
-    site.files, site.ranges = {"a.bin": b"0123456789" * 1000}, False
-    site.cut_after = [4000]
-    download([site.resource("a.bin", "data/a.bin")], tmp_path)
-    assert (tmp_path / "data/a.bin").read_bytes() == b"0123456789" * 1000
 
 
 def test_endless_interruptions_end_with_an_error(site: Site, tmp_path: Path) -> None:

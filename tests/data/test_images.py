@@ -1,6 +1,5 @@
 """One decoder for all pictures from outside: known formats, plain files, and a bound on what is unfolded at a time."""
 
-import io
 import os
 import struct
 import threading
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from layouts import write_tree
 from PIL import Image
-from store_made import tiny_clip
+from store_made import saved, tiny_clip
 
 from fedotp.data import Split, check_dataset
 from fedotp.data._folder import read_folder
@@ -27,9 +26,7 @@ POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\
 
 
 def _png(mode: str, width: int, height: int) -> bytes:
-    content = io.BytesIO()
-    Image.new(mode, (width, height)).save(content, "PNG")
-    return content.getvalue()
+    return saved(Image.new(mode, (width, height)), "PNG")
 
 
 def _tiff_of_one_pixel_in_a_tile(side: int) -> bytes:

@@ -5,23 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
+from data_command import ok, run
 from layouts import LAYOUTS
 from store_made import tiny_clip
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from fedotp.cli.tokens import app
 from fedotp.clip import save
 from fedotp.data.store._store import default_store
-
-
-def run(*arguments: object, answer: str = "") -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], input=answer)
-
-
-def ok(*arguments: object, answer: str = "") -> str:
-    result = run(*arguments, answer=answer)
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture
@@ -77,17 +67,14 @@ def three_ages(here: Path) -> list[Path]:
     return stores
 
 
-def _bytes(*stores: Path) -> int:
-    return sum(path.stat().st_size for store in stores for path in store.iterdir())
-
-
 def test_prune_by_age_and_size(three_ages: list[Path]) -> None:
     for options in ((), ("--all", "--older-than", "3")):
         assert "select tokens with --older-than" in str(run("cache", "prune", *options).exception)
     assert ok("cache", "prune", "--older-than", 31, "--yes") == "nothing to prune\n"
     ok("cache", "prune", "--older-than", 25, "--yes")
     assert [store.exists() for store in three_ages] == [False, True, True]
-    ok("cache", "prune", "--max-size", _bytes(three_ages[2]) / 2**30, "--yes")
+    size = sum(path.stat().st_size for path in three_ages[2].iterdir())
+    ok("cache", "prune", "--max-size", size / 2**30, "--yes")
     assert [store.exists() for store in three_ages] == [False, False, True]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image, features
-from store_made import tiny_clip
+from store_made import saved, tiny_clip
 
 from data.dicom_made import dicom
 from fedotp.clip import EvalTransform, TrainTransform, to_rgb
@@ -21,12 +21,6 @@ from fedotp.errors import FedotpError
 from fedotp.images import _decode, decode_image
 
 RNG = np.random.default_rng(0)
-
-
-def saved(image: Image.Image, form: str, **facts: object) -> bytes:
-    content = io.BytesIO()
-    image.save(content, form, **facts)
-    return content.getvalue()
 
 
 def grey(content: bytes, window: str = "file") -> NDArray[np.uint8]:

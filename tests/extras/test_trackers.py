@@ -9,22 +9,13 @@ from typing import Any
 import pytest
 
 from fedotp.errors import FedotpError
-from fedotp.federation import RoundReport
 from fedotp.runs.directory import RunDirectory, rounds_of
 from fedotp.runs.one import resume, run
-from fedotp.runs.watch import MLflow, Observer, Observers, TensorBoard, WandB
-from runs.toy_run import make_config, make_inputs
+from fedotp.runs.watch import MLflow, Observers, TensorBoard, WandB
+from runs.toy_run import Stops, make_config, make_inputs
 
 pytestmark = pytest.mark.filterwarnings("default")  # what the packages complain of is not ours
 WHY = "it is not installed here; `make test-extras` has it"
-
-
-class _Stop(Observer):
-    """Ends the process's work in the second round."""
-
-    def on_round(self, report: RoundReport) -> None:
-        if report.round == 2:
-            raise ArithmeticError
 
 
 @pytest.fixture
@@ -39,7 +30,7 @@ def stopped(inputs: Path, make_tracker: Any) -> Path:
     """A run that an error ended in its second round."""
     path = inputs / "runs" / "one"
     with pytest.raises(ArithmeticError):
-        run(make_config(inputs), path, observer=Observers(make_tracker(), _Stop()))
+        run(make_config(inputs), path, observer=Observers(make_tracker(), Stops(2, ArithmeticError)))
     return path
 
 

@@ -19,7 +19,6 @@ from toy_federation import (
 )
 
 from anchored import STRUCTURES
-from fedotp.clip import ImageFeatures
 from fedotp.federation.clients import LocalWork
 from fedotp.matching import Matching
 from fedotp.methods import Batch
@@ -115,16 +114,12 @@ def test_fine_tuning_takes_as_many_epochs_as_asked() -> None:
     mine = predictions.client == 2
     rows = predictions.row[mine][None]
     image = federation.data.test.features.read(rows)
-    scores = federation.method.score(
-        federation.task, result.params, _batch(image), federation.task.features(result.params["prompt"])
-    )[0].double()
+    batch = Batch(image, torch.zeros(image.pooled.shape[:2], dtype=torch.long))
+    classes = federation.task.features(result.params["prompt"])
+    scores = federation.method.score(federation.task, result.params, batch, classes)[0].double()
     log_q = (scores * federation.task.logit_scale.exp()).log_softmax(-1)
     expected = -log_q[torch.arange(TEST[2]), torch.from_numpy(predictions.label[mine])]
     np.testing.assert_allclose(predictions.loss[mine], expected.detach().numpy(), atol=1e-4)
-
-
-def _batch(image: ImageFeatures) -> Batch:
-    return Batch(image, torch.zeros(image.pooled.shape[:2], dtype=torch.long))
 
 
 def test_a_sample_of_the_clients_is_drawn_anew_each_round_from_those_with_test_images() -> None:

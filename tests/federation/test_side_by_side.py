@@ -19,9 +19,10 @@ from anchored import IN_FEATURE_SPACE
 from fedotp.federation import Simulator
 
 WAYS = {"together": {"group_size": 64}, "pairs": {"group_size": 2}, "one by one": {"group_size": 1}}
+ADAMW = {"name": "adamw", "lr": 0.01}
 
 
-def after(method: str, dtype: torch.dtype, compute: dict, space: str = "context", **optimizer: object) -> Simulator:
+def after(method: str, dtype: torch.dtype, compute: dict, *, space: str = "context", **optimizer: object) -> Simulator:
     precision = "float64" if dtype == torch.float64 else "float32"
     settings = make_settings(
         participation=0.8, optimizer={"lr": 0.02, **optimizer}, compute={"precision": precision, **compute}
@@ -33,18 +34,21 @@ def after(method: str, dtype: torch.dtype, compute: dict, space: str = "context"
 
 
 @pytest.mark.parametrize(
-    ("method", "dtype", "tolerance", "space"),
+    ("method", "dtype", "tolerance", "settings"),
     [
-        *((name, torch.float64, 1e-13, "context") for name in (*TRAINED, *CODE)),
-        *((name, torch.float32, 5e-6, "context") for name in SINGLE),
-        *((name, torch.float64, 1e-13, "features") for name in IN_FEATURE_SPACE),
+        *((name, torch.float64, 1e-13, {}) for name in (*TRAINED, *CODE)),
+        *((name, torch.float32, 5e-6, {}) for name in SINGLE),
+        *((name, torch.float64, 1e-13, {"space": "features"}) for name in IN_FEATURE_SPACE),
+        *(("fedotp", torch.float64, 1e-9, ADAMW | kept) for kept in ({}, {"reset": False})),  # divides by small numbers
     ],
 )
-def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, tolerance: float, space: str) -> None:
-    found = {way: after(method, dtype, compute, space) for way, compute in WAYS.items()}
+def test_groups_change_nothing_beyond_rounding(
+    method: str, dtype: torch.dtype, tolerance: float, settings: dict
+) -> None:
+    found = {way: after(method, dtype, compute, **settings) for way, compute in WAYS.items()}
     assert [found[way].group_size for way in WAYS] == [64, 2, 1]
     together = found["together"]
-    start = simulator(method, task=make_task(dtype, space=space))
+    start = simulator(method, together.settings, task=make_task(dtype, space=settings.get("space", "context")))
     assert worst_difference(state_of(together), state_of(start)) > 0.01
     predictions = in_order(together.predict())
     for way in ("pairs", "one by one"):
@@ -52,13 +56,6 @@ def test_groups_change_nothing_beyond_rounding(method: str, dtype: torch.dtype, 
         other = in_order(found[way].predict())
         np.testing.assert_array_equal(other.row, predictions.row)
         np.testing.assert_allclose(other.loss, predictions.loss, rtol=0, atol=1000 * tolerance)
-
-
-@pytest.mark.parametrize("optimizer", [{"name": "adamw", "lr": 0.01}, {"name": "adamw", "reset": False, "lr": 0.01}])
-def test_groups_change_nothing_for_adamw(optimizer: dict) -> None:
-    found = [state_of(after("fedotp", torch.float64, compute, **optimizer)) for compute in WAYS.values()]
-    assert worst_difference(found[0], found[1]) <= 1e-9  # AdamW divides by small numbers
-    assert worst_difference(found[0], found[2]) <= 1e-9
 
 
 def test_out_of_memory_halves_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedotp._authors import AuthorsSettings
-from fedotp.clip import CLIP, TINY
+from fedotp.clip import CLIP, TINY, ClipConfig
 from fedotp.federation import (
     ComputeSettings,
     EvaluationSettings,
@@ -39,10 +39,14 @@ CODE = ("fedmgp:code", "fedclip:code", "dp-fpl:code")  # as their authors' code 
 SINGLE = ("fedotp", "promptfl-ft", "pfedmoap", "fedtpg")  # in float32, too: a plan, fine-tuning, a memory, a network
 
 
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float64)
+
+
 @cache
-def small_clip(dtype: torch.dtype = torch.float32) -> CLIP:
+def small_clip(dtype: torch.dtype = torch.float32, config: ClipConfig = SMALL) -> CLIP:
     """Every tensor random, biases and norms included, so that nothing hides behind a zero."""
-    clip = CLIP.random(SMALL)
+    clip = CLIP.random(config)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in clip.named_parameters():

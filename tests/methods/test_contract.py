@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from anchored import NEED_CONTEXT, WITHOUT_PROMPTS, Anchored
-from federation.toy_federation import make_settings, make_task, simulator
-from fedotp.clip import CLIP, TINY, ImageFeatures
+from federation.toy_federation import draw, make_settings, make_task, simulator
+from fedotp.clip import CLIP, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation import prompt_lengths
 from fedotp.federation.testing import Predictor
@@ -23,8 +22,7 @@ every_method = pytest.mark.parametrize(("name", "task"), CASES, indirect=["task"
 
 
 @pytest.fixture(scope="module")
-def task(request: pytest.FixtureRequest) -> Task:
-    clip = CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
+def task(request: pytest.FixtureRequest, clip: CLIP) -> Task:
     return Task(
         clip, ("cat", "egyptian mau", "car"), PromptSettings(getattr(request, "param", "context"), n_ctx=4, std=0.3)
     )
@@ -32,9 +30,6 @@ def task(request: pytest.FixtureRequest) -> Task:
 
 @pytest.fixture
 def batch() -> Batch:
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64)
-
     memory = Memory(draw(C, 2, E), torch.randint(K, (C, 2)))
     return Batch(ImageFeatures(draw(C, B, E), draw(C, B, V, E)), torch.randint(K, (C, B)), memory=memory)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedotp.clip import CLIP, TINY, ImageFeatures
+from fedotp.clip import CLIP, ImageFeatures
 from fedotp.errors import FedotpError
 from fedotp.federation.testing import Predictor
 from fedotp.methods import METHODS, Batch, Dial, FedOTP, Parameters, PromptSettings, Task
@@ -18,8 +18,7 @@ RULES = ("unbalanced", "classical", "average")
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
-    clip = CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
+def task(clip: CLIP) -> Task:
     return Task(clip, ("cat", "egyptian mau", "car", "dog"), PromptSettings(n_ctx=4, std=0.3))
 
 

@@ -6,22 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from federation.toy_federation import make_task
+from federation.toy_federation import draw
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.federation.testing import Predictor
 from fedotp.methods import Batch, Parameters, Task
 from fedotp.methods._fedtpg import FedTPG
 
 C, B, E = 3, 4, 16
-
-
-@pytest.fixture(scope="module")
-def task() -> Task:
-    return make_task(torch.float64)
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64)
 
 
 def networks(task: Task) -> Parameters:

@@ -2,7 +2,6 @@
 
 import csv
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedotp import ot
-from fedotp.clip import CLIP, TINY, ImageFeatures
+from fedotp.clip import CLIP, ImageFeatures
 from fedotp.errors import FedotpError
-from fedotp.methods import METHODS, Batch, FedOTP, Memory, Method, PromptSettings, Task, ZeroShot
+from fedotp.methods import METHODS, Batch, FedOTP, Memory, PromptSettings, Task, ZeroShot
 from fedotp.methods._fedamp import PromptFLAmp
 from fedotp.methods._fedpgp import FedPGP
 from fedotp.methods._pfedprompt import PFedPrompt
@@ -22,11 +21,6 @@ from fedotp.methods._promptfl import PromptFL, PromptFLPer
 
 C, B, V, N, K, E = 2, 3, 5, 2, 4, 16
 NAMES = ("cat", "egyptian mau", "car", "dog")
-
-
-@pytest.fixture(scope="module")
-def clip() -> CLIP:
-    return CLIP.random(replace(TINY, embed_dim=E, text=replace(TINY.text, width=32, heads=2))).double()
 
 
 @pytest.fixture(scope="module")
@@ -121,14 +115,6 @@ def test_options_out_of_range_are_refused() -> None:
 
 
 # The others ------------------------------------------------------------------------------------------------
-
-
-def _written(cls: type[Method]) -> Iterator[type[Method]]:
-    """The public classes in fedotp that are made from `cls`."""
-    for each in cls.__subclasses__():
-        if each.__module__.startswith("fedotp.") and not each.__name__.startswith("_"):
-            yield each
-        yield from _written(each)
 
 
 def test_zero_shot_features_are_those_of_the_captions(clip: CLIP) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from federation.toy_federation import make_task, simulator
+from federation.toy_federation import draw, simulator
 from fedotp.clip import CLIP, TINY, ImageFeatures
 from fedotp.federation.testing import Predictor
 from fedotp.matching import pooled_score
@@ -15,15 +15,6 @@ from fedotp.methods._pfedmoap import PFedMoAP
 from fedotp.prompts import PromptEncoder
 
 C, B, E = 3, 4, 16
-
-
-@pytest.fixture(scope="module")
-def task() -> Task:
-    return make_task(torch.float64)
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64)
 
 
 def trained(method: PFedMoAP, task: Task, present: list[list[float]]) -> Parameters:

@@ -1,14 +1,12 @@
 """The fused kernel against the torch path in float64: on CUDA, or interpreted on the CPU (small, because slow)."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from fedotp.ot import score, solve
+from own_process import python
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # lanes of padding take log 0, and are masked
@@ -102,12 +100,10 @@ def test_it_is_used_by_default_and_float64_is_not_degraded() -> None:
 @pytest.mark.processes
 def test_all_lanes_of_a_warp_round_alike() -> None:
     """Lanes that round differently may take different branches, and the warp would hang (seen with 16 patches)."""
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
 
     def counts(narrowest: int) -> list[int]:
         program = Path(__file__).with_name("compile_fused.py")
-        command = [sys.executable, "-W", "ignore", program, str(narrowest)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = python("-W", "ignore", program, narrowest, TRITON_INTERPRET=None)
         return [int(line.split()[-1]) for line in done.stdout.splitlines()]
 
     assert counts(narrowest=64) == [0] * 6

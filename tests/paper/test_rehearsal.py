@@ -6,9 +6,6 @@ published files; images are noise in the layout of OxfordPets. Only the checksum
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +20,7 @@ from data.layouts import oxford_pets
 from fedotp.clip import CLIP, CONFIGS, ClipConfig
 from fedotp.clip._config import ResNetConfig
 from fedotp.clip._hub import PUBLISHED
+from own_process import python
 
 COMMAND = """
 import json, os
@@ -79,7 +77,7 @@ def test_from_nothing_to_the_table(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
     tensors = CLIP.random(shape).state_dict()
     save_file({key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}, weights)
-    environment = os.environ | {
+    environment = {
         "HF_HOME": str(home / "hf"),
         "HF_HUB_DISABLE_XET": "1",
         "FEDOTP_CACHE": str(home / "cache"),
@@ -95,30 +93,25 @@ def test_from_nothing_to_the_table(tmp_path: Path) -> None:
 
     with hub(tmp_path / "hub") as (address, asked):
 
-        def fedotp(*words: str) -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, "-c", COMMAND, *words]
-            there = environment | {"HF_ENDPOINT": address}
-            return subprocess.run(command, capture_output=True, text=True, check=False, env=there, cwd=home)
+        def fedotp(*words: str, status: int = 0) -> str:
+            return python("-c", COMMAND, *words, cwd=home, status=status, HF_ENDPOINT=address, **environment).stdout
 
-        nothing = fedotp(*words)
-        assert nothing.returncode == 2, nothing.stderr
-        assert "missing  the weights of RN50" in nothing.stdout
-        assert f"into   {home}/hf/hub/models--timm--resnet50_clip.openai" in nothing.stdout
-        assert f"into   {root}/oxford_pets/annotations" in nothing.stdout
+        nothing = fedotp(*words, status=2)
+        assert "missing  the weights of RN50" in nothing
+        assert f"into   {home}/hf/hub/models--timm--resnet50_clip.openai" in nothing
+        assert f"into   {root}/oxford_pets/annotations" in nothing
         assert not asked
         assert not (home / "runs").exists()
 
         oxford_pets(root)
-        fetched = fedotp("weights", "fetch", "RN50")
-        assert fetched.returncode == 0, fetched.stderr
+        fedotp("weights", "fetch", "RN50")
         assert asked[-2:] == [f"HEAD /{WHERE}", f"GET /{WHERE}"]
 
         done = fedotp(*words)
-        assert done.returncode == 0, done.stderr
-        lines = done.stdout.splitlines()
+        lines = done.splitlines()
         assert any(line.startswith("FedOTP (Ours)") and "98.82 ± 0.11" in line for line in lines)
         table = (home / "runs" / "paper" / "table1.csv").read_text().splitlines()
         assert len(table) == 1 + 45
         ours = [row.split(",")[2] for row in table[1:] if row.split(",")[6]]  # where we have a number
         assert ours == 9 * ["OxfordPets"]
-        assert "partition.shots is 2 instead of 4" in done.stdout
+        assert "partition.shots is 2 instead of 4" in done

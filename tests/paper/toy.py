@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.layouts import cifar10, cifar100, domain_tree, office_caltech10, write_tree, zhou_split
+from data.layouts import cifar10, cifar100, domain_tree, office_caltech10, zhou_layout
 from fedotp.clip import CLIP, TINY, save
 from fedotp.config import Config
 from fedotp.data import DATASETS
@@ -52,18 +52,10 @@ class Toy:
             return
         self.root.mkdir(exist_ok=True)
         if name in LISTED:
-            _listed(folder, *LISTED[name])
+            classes = {f"class_{label}": f"class {label}" for label in range(N_CLASSES)}
+            images, called = LISTED[name]
+            zhou_layout(folder.name, called, images, classes, self.root, train=SHOTS, val=0)
         elif name == "domainnet":
             domain_tree(folder, names_of("domainnet", "domains"), names_of("domainnet"), 5)
         else:
             {"office_caltech10": office_caltech10, "cifar10": cifar10, "cifar100": cifar100}[name](self.root)
-
-
-def _listed(folder: Path, images: str, name: str) -> None:
-    rows: dict[str, list[tuple[str, int, str]]] = {"train": [], "val": [], "test": []}
-    for label in range(N_CLASSES):
-        for number in range(SHOTS + 2):
-            split = "train" if number < SHOTS else "test"
-            rows[split].append((f"class_{label}/{number}.jpg", label, f"class {label}"))
-    write_tree(folder / images, [row[0] for split in rows.values() for row in split])
-    zhou_split(folder, name, rows)

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from federation.toy_federation import small_clip
 from fedotp.clip import CLIP, TINY
 from fedotp.errors import FedotpError
 from fedotp.prompts import PromptEncoder, random_context, word_context
@@ -19,14 +20,7 @@ POSITIONS = ["end", "middle", "front"]
 
 @pytest.fixture(scope="module")
 def clip() -> CLIP:
-    """A tiny tower with every tensor random, biases and norms included, so that nothing hides behind a zero."""
-    model = CLIP.random(TINY)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name != "logit_scale":
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    return model
+    return small_clip(config=TINY)
 
 
 def context_for(clip: CLIP, n_ctx: int, per_class: bool, n_clients: int = 3, n_prompts: int = 2) -> torch.Tensor:

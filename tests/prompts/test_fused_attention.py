@@ -1,8 +1,5 @@
 """The fused attention against the plain one: on CUDA, or interpreted on the CPU (small, because slow)."""
 
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import torch
 
 from fedotp.clip._towers import Attention
 from fedotp.prompts._row import Row
+from own_process import python
 
 pytest.importorskip("triton")
 from fedotp.prompts._fused import FusedAttention, Tiles, can_fuse
@@ -51,11 +49,7 @@ def test_forward_and_backward(case: str) -> None:
 @pytest.mark.processes
 def test_the_kernels_compile_for_a_gpu() -> None:
     """Without one: what the interpreter lets pass, such as a name of two shapes in a loop, the compiler does not."""
-    program = Path(__file__).with_name("compile_attention.py")
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = python(Path(__file__).with_name("compile_attention.py"), TRITON_INTERPRET=None)
     shared = [int(line.split()[-1]) for line in done.stdout.splitlines()]
     assert max(shared) <= 99 * 1024  # bytes of shared memory that any GPU of the last years has
 

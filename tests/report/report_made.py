@@ -12,10 +12,10 @@ from fedotp.runs.one import run
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30)}
 
 
-def make_inputs(folder: Path) -> Path:
-    """A backbone and 2 classes of 14 images."""
+def make_inputs(folder: Path, n: int = 14) -> Path:
+    """A backbone and 2 classes of n images."""
     save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_squares(folder / "data", COLOURS, 14)
+    draw_squares(folder / "data", COLOURS, n)
     return folder
 
 

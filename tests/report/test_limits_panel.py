@@ -4,11 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_made import COLOURS, make_run
+from report_made import make_inputs, make_run
 
 import fedotp
-from coloured_squares import draw_squares
-from fedotp.clip import CLIP, TINY, save
 from fedotp.report import _limits, analyse
 from fedotp.report._limits import Limits
 from fedotp.runs.directory import RunDirectory
@@ -17,10 +15,8 @@ from fedotp.runs.directory import RunDirectory
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Two clients with 20 test images each."""
-    folder = tmp_path_factory.mktemp("limits")
-    save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_squares(folder / "data", COLOURS, 100)
-    return make_run(folder, folder / "run")
+    inputs = make_inputs(tmp_path_factory.mktemp("limits"), 100)
+    return make_run(inputs, inputs / "run")
 
 
 def measured(run: RunDirectory) -> Limits:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from fedotp.errors import FedotpError
-from fedotp.report.page import write_page
 from fedotp.report.page._page import make_page
 from fedotp.runs.directory import RunDirectory
 from invented_run import invent_run
@@ -249,17 +248,3 @@ def test_clients_that_joined_later_are_there(tmp_path: Path) -> None:
     (made.path / "joined" / "west" / "result.json").write_text(json.dumps(result))
     joined = only(make_page([made]))["joined_later"]
     assert joined == [{"name": "west", "train": 8, "test": 4, "before": 500_000, "after": 750_000}]
-
-
-def test_only_a_report_is_overwritten(tmp_path: Path) -> None:
-    made = invent_run(tmp_path / "run")
-    path = write_page([made], tmp_path / "new" / "report.html")
-    first = path.stat().st_mtime_ns
-    assert write_page([made], path).stat().st_mtime_ns > first
-    for name in ("notes.html", "run"):
-        other = tmp_path / name
-        if name != "run":
-            other.write_text("<p>mine</p>")
-        with pytest.raises(FedotpError, match=f"{name} exists and is not a report; choose another --out"):
-            write_page([made], other)
-    assert (tmp_path / "notes.html").read_text() == "<p>mine</p>"

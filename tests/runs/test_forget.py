@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_run import assert_same_outcome, make_config, outcome
+from toy_run import Stops, assert_same_outcome, make_config, outcome
 
 import fedotp
 from fedotp._files import write_atomically
@@ -17,7 +17,6 @@ from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._checksum import with_checksum
 from fedotp.runs.leaving import check_certificate, forget
 from fedotp.runs.leaving._forget import digests_of, read_certificate, traces, write_certificate
-from fedotp.runs.watch._observer import Observer
 
 AWAY = ("client-1", "client-3")
 VIEWS = {"views": ["personal", "global", "base"], "views_every": 1, "clients": 0}
@@ -127,16 +126,9 @@ def test_a_certificate_of_nothing_is_refused(whole: RunDirectory, left: RunDirec
         write_certificate(left, left, AWAY)  # as of clients that have no images
 
 
-class Impatient(Observer):
-    """Ends the run after its first round, as a power cut would."""
-
-    def on_round(self, report: object) -> None:
-        raise KeyboardInterrupt
-
-
 def test_what_was_interrupted_goes_on(whole: RunDirectory, left: RunDirectory, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        forget(whole.path, AWAY, tmp_path / "out", observer=Impatient())
+        forget(whole.path, AWAY, tmp_path / "out", observer=Stops())
     assert not (tmp_path / "out/forgotten.json").exists()
     again, certificate = forget(whole.path, AWAY, tmp_path / "out")
     assert certificate is not None

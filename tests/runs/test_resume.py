@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -12,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_run import assert_same_outcome, make_config, outcome
+from toy_run import Killed, assert_same_outcome, make_config, outcome
 
 import fedotp
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.watch import Observer
+from own_process import python
 
 CASES = {
     "fedotp-sgd": {},
@@ -35,10 +34,6 @@ CASES = {
 CASES |= {
     f"features-{name}": {"method": {"name": name}, "prompt": {"space": "features"}} for name in ("fedotp", "coop")
 }
-
-
-class Killed(BaseException):
-    """Nothing may catch it, as nothing catches SIGKILL."""
 
 
 class Deadly(Observer):
@@ -166,12 +161,11 @@ def test_a_second_interrupt_ends_the_run_at_once(inputs: Path, tmp_path: Path, e
 _KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], os.path.dirname(sys.argv[1])]
 import torch
 torch.set_num_threads(1)
 import fedotp
 from toy_run import make_config, outcome, assert_same_outcome
-inputs, folder = Path(sys.argv[2]), Path(sys.argv[3])
+inputs, folder = map(Path, sys.argv[1:])
 config = make_config(inputs, federation={"rounds": 12}, optimizer={"reset": False})
 expected = outcome(fedotp.run(config, folder / "first"))
 start = time.perf_counter()
@@ -204,14 +198,7 @@ print(n_killed)
 @pytest.mark.processes
 def test_a_process_killed_by_sigkill_at_random_moments(inputs: Path, tmp_path: Path) -> None:
     fedotp.run(make_config(inputs), tmp_path / "warm")  # the tokens are there
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(Path(__file__).parent), str(inputs), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 3
+    assert int(python("-c", _KILLED, inputs, tmp_path).stdout) >= 3
 
 
 def test_lines_written_after_the_last_checkpoint_are_forgotten(

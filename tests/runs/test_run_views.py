@@ -8,19 +8,16 @@ import pytest
 import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_run import assert_same_outcome, make_config, outcome
+from toy_run import Stops, assert_same_outcome, make_config, make_inputs, outcome
 
 import fedotp
-from coloured_squares import draw_day_and_night
 from fedotp._text import percent
 from fedotp.cli import app
 from fedotp.cli.show import print_views
-from fedotp.clip import CLIP, TINY, save
 from fedotp.errors import FedotpError
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.directory._rounds import base_to_novel, harmonic_mean
 from fedotp.runs.one import prepare, see_run
-from fedotp.runs.watch import Observer
 
 COLOURS = {
     "azure": (30, 120, 220),
@@ -35,10 +32,7 @@ ALL_VIEWS = ["personal", "global", "base", "novel", "neighbours", "holdout"]
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A backbone and 5 classes x 2 domains x 4 images: 3 base classes, 2 novel ones."""
-    folder = tmp_path_factory.mktemp("base-to-novel")
-    save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_day_and_night(folder / "data", COLOURS, 4)
-    return folder
+    return make_inputs(tmp_path_factory.mktemp("base-to-novel"), COLOURS, 4)
 
 
 def viewed(inputs: Path, **sections: Any) -> fedotp.Config:
@@ -117,13 +111,8 @@ def test_views_are_seen_with_every_so_many_evaluations(
 
 
 def test_a_resumed_run_sees_the_same(inputs: Path, done: RunDirectory, tmp_path: Path) -> None:
-    class Stops(Observer):
-        def on_round(self, report: fedotp.federation.RoundReport) -> None:
-            if report.round > 1:
-                raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        fedotp.run(done.config, tmp_path / "run", observer=Stops())
+        fedotp.run(done.config, tmp_path / "run", observer=Stops(2))
     assert_same_outcome(outcome(fedotp.resume(tmp_path / "run")), outcome(done))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_run import found, make_config
+from toy_run import Killed, found, make_config
 
 import fedotp
 from fedotp.config import Config
@@ -191,10 +191,6 @@ def test_one_that_cannot_begin_is_reported_alone(inputs: Path, tmp_path: Path) -
     assert ["holdout_clients = 9" in outcome.error for outcome in outcomes] == [False, True, False, False]
     assert ["min_size" in outcome.error for outcome in outcomes] == [False, False, True, True]
     assert_as_alone(outcomes[:1], tmp_path / "alone")
-
-
-class Killed(BaseException):
-    """Nothing may catch it, as nothing catches SIGKILL."""
 
 
 class Deadly(ManyObserver):

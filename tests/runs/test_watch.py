@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from toy_run import make_config
+from toy_run import Stops, make_config
 
 from fedotp.federation import RoundReport
 from fedotp.federation.testing import Evaluation, View
@@ -58,15 +58,8 @@ def test_observers_are_notified_of_everything(inputs: Path, tmp_path: Path) -> N
     assert vars(one) == vars(other)
 
 
-class Fails(Observer):
-    """Raises an error, or Ctrl-C's, in the second round, and another when it is notified of the failure."""
-
-    def __init__(self, error: type[BaseException]) -> None:
-        self.error = error
-
-    def on_round(self, report: RoundReport) -> None:
-        if report.round == 2:
-            raise self.error("in round 2")
+class Fails(Stops):
+    """Raises another error when it is notified of the failure."""
 
     def on_failure(self, path: Path) -> None:
         raise OSError("no space left")
@@ -81,7 +74,7 @@ class NeverStarts(Observer):
 def test_observers_are_notified_once_of_a_failure(inputs: Path, tmp_path: Path, error: type[BaseException]) -> None:
     first, second, third = Heard(), Heard(), Heard()
     with pytest.raises(error, match="in round 2"):
-        run(make_config(inputs), tmp_path / "one", observer=Observers(Fails(error), first))
+        run(make_config(inputs), tmp_path / "one", observer=Observers(Fails(2, error), first))
     assert [first.words[0], first.words[-1], first.words.count("failure of one")] == ["start 0", "failure of one", 1]
     with pytest.raises(ConnectionError, match="no answer"):
         resume(tmp_path / "one", observer=Observers(second, NeverStarts()))
@@ -89,7 +82,7 @@ def test_observers_are_notified_once_of_a_failure(inputs: Path, tmp_path: Path, 
     assert resume(tmp_path / "one", observer=third).is_complete
     assert third.words[-1] == "end"
     with pytest.raises(error, match="in round 2"):
-        run(make_config(inputs), tmp_path / "two", observer=Fails(error))
+        run(make_config(inputs), tmp_path / "two", observer=Fails(2, error))
 
 
 def at(monkeypatch: pytest.MonkeyPatch, *, terminal: bool = False, notebook: bool = False) -> io.StringIO:

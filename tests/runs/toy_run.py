@@ -10,18 +10,34 @@ import torch
 import fedotp
 from coloured_squares import draw_day_and_night
 from fedotp.clip import CLIP, TINY, save
-from fedotp.federation import Checkpoint
+from fedotp.federation import Checkpoint, RoundReport
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import prepare
 from fedotp.runs.one._run import make_simulator
+from fedotp.runs.watch import Observer
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
-def make_inputs(folder: Path) -> Path:
-    """A backbone and 3 classes x 2 domains x 6 images."""
+class Killed(BaseException):
+    """Nothing may catch it, as nothing catches SIGKILL."""
+
+
+class Stops(Observer):
+    """Ends the run after a round, as a second Ctrl-C does, or as another error."""
+
+    def __init__(self, round_: int = 1, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.round, self.error = round_, error
+
+    def on_round(self, report: RoundReport) -> None:
+        if report.round == self.round:
+            raise self.error(f"in round {self.round}")
+
+
+def make_inputs(folder: Path, colours: dict[str, tuple[int, int, int]] = COLOURS, n: int = 6) -> Path:
+    """A backbone and a class for each colour x 2 domains x n images."""
     save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_day_and_night(folder / "data", COLOURS, 6)
+    draw_day_and_night(folder / "data", colours, n)
     return folder
 
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coloured_squares import draw_day_and_night
 from fedotp.classifier import open_classifiers
-from fedotp.clip import CLIP, TINY, save
-from fedotp.config import Config
 from fedotp.runs.directory import RunDirectory
 from fedotp.runs.one import run
 from fedotp.serve import make_server
 from fedotp.serve._server import Server
+from runs.toy_run import make_config, make_inputs
 
 EVIL = "<img src=x onerror=alert(1)>"
 COLOURS = {"red": (200, 30, 30), EVIL: (30, 200, 30), "blue": (30, 30, 200)}
@@ -24,19 +22,11 @@ COLOURS = {"red": (200, 30, 30), EVIL: (30, 200, 30), "blue": (30, 30, 200)}
 
 def make_run(folder: Path, **sections: Any) -> RunDirectory:
     """Two clients, three classes, one of them with a name that is markup."""
-    save(CLIP.random(TINY), folder / "tiny.safetensors")
-    draw_day_and_night(folder / "data", COLOURS, 6)
-    tables = {
-        "data": {"dataset": str(folder / "data"), "store": str(folder / "store")},
-        "backbone": {"name": str(folder / "tiny.safetensors")},
-        "partition": {"scheme": "dirichlet", "n_clients": 2, "alpha": 0.5},
-        "prompt": {"n_ctx": 2, "std": 0.1},
-        "federation": {"rounds": 2, "local_epochs": 1, "batch_size": 4},
-        "optimizer": {"lr": 0.05},
-        "compute": {"device": "cpu"},
-        **sections,
-    }
-    return run(Config.from_dict(tables), folder / "run")
+    federation = {"rounds": 2, "participation": 1.0, "holdout_clients": 0}
+    partition = {"n_clients": 2, "alpha": 0.5}
+    inputs = make_inputs(folder, COLOURS)
+    config = make_config(inputs, partition=partition, federation=federation, evaluation={"clients": 0}, **sections)
+    return run(config, folder / "run")
 
 
 @dataclass(frozen=True)
