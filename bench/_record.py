@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -74,8 +75,9 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+@lru_cache
 def commit() -> str:
-    """The commit measured, with "+changes" if the tree differs from it.
+    """The commit measured, with "+changes" if the tree differed from it at the first call (a record changes it).
 
     A copy on a lent machine has no history, or an older one: BENCH_COMMIT says what it is a copy of.
     """
