@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ _HERE = Path(__file__).parent
 _PFL = CACHE.parent / "pfl" / "bin" / "python"
 _COLUMNS = ("start, s", "first, s", "warm, s", "/ fedotp", "CPU, s", "/ fedotp CPU", "peak MiB")
 _SLOW = 10  # clients sampled in the way of tutorials, where 100 take a minute; time is proportional to them
+_METHODS = ("promptfl", "fedotp")
 _GROWTH = (10, 100, 1_000, 10_000)
 
 
@@ -49,13 +51,13 @@ def works(part: str, threads: int) -> Iterator[tuple[str, Work]]:
     """Yield the titles and works of a part of the table."""
     base = Work(threads=threads)
     if part == "growth":
-        for n in _GROWTH:
-            work = replace(base, clients=n, sampled=min(n, base.sampled))
+        for method, n in product(_METHODS, _GROWTH):
+            work = replace(base, method=method, clients=n, sampled=min(n, base.sampled))
             yield _title(work), work
         return
     if part == "vit":
         base = Work(backbone="vit", clients=10, sampled=10, images=59, epochs=5, threads=threads)
-    for method in ("promptfl", "fedotp"):
+    for method in _METHODS:
         cached = replace(base, method=method)
         slow = replace(cached, way="tutorial", sampled=min(_SLOW, base.sampled), epochs=1)
         yield _title(cached), cached
