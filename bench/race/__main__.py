@@ -23,7 +23,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -43,7 +43,7 @@ _HERE = Path(__file__).parent
 _PFL = CACHE.parent / "pfl" / "bin" / "python"
 _COLUMNS = ("start, s", "first, s", "warm, s", "/ fedotp", "CPU, s", "/ fedotp CPU", "peak MiB")
 _SLOW = 10  # clients sampled in the way of tutorials, where 100 take a minute; time is proportional to them
-_METHODS = ("promptfl", "fedotp")
+_METHODS: tuple[Literal["promptfl", "fedotp"], ...] = ("promptfl", "fedotp")
 _GROWTH = (10, 100, 1_000, 10_000)
 
 
