@@ -140,7 +140,7 @@ def certified_hosts(certificate: x509.Certificate) -> list[str]:
     except x509.ExtensionNotFound:
         names = []
     if not names:
-        raise FedotpError("the server's certificate contains no host; sign a new one: fedotp keys renew --server")
+        raise FedotpError("the server's certificate contains no host; renew it: fedotp keys renew FOLDER --server HOST")
     return [str(name.value) for name in names]
 
 

@@ -126,7 +126,7 @@ class ServerKeys:
         check_pair(certificate, load_key(folder / "server.key"), path)
         check_issuer(certificate, authority, path)
         now = current_time()
-        check_dates(certificate, path, now, cure="sign a new one: fedotp keys renew")
+        check_dates(certificate, path, now, cure="sign a new one: fedotp keys renew FOLDER")
         check_dates(authority, ca, now, cure="make new keys: fedotp keys make")
         held = cls(ca, path, folder / "server.key", Sites.read(sites, authority, folder / "revoked.crl"))
         if not held.sites:

@@ -100,7 +100,7 @@ class _Check:
         if not here:
             raise CautionError(
                 f"{text}: no address of this machine that others can use; forward the port to it, or sign a "
-                "certificate for the host name that sites use: fedotp keys renew --server HOST"
+                "certificate for the host name that sites use: fedotp keys renew FOLDER --server HOST"
             )
         return f"{text}; this machine is {listed(here)}"
 
