@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -44,10 +45,11 @@ class Clock:
 
 def race(engine: str, work: Work) -> dict[str, Any]:
     clock = Clock()
-    work.read(torch.arange(1))  # reading the images is part of the start
+    if engine != "flower":  # its server needs no images
+        work.read(torch.arange(1))  # reading the images is part of the start
     importlib.import_module(f"bench.race.{engine}").run(work, clock)
     first, *_, last = clock.prompts[: COMPARED + 1]
-    package = {"flower": "flwr", "pfl": "pfl"}.get(engine)
+    packages = ["torch", *{"flower": ["flwr", "ray"], "pfl": ["pfl"]}.get(engine, [])]
     return {
         "ready": clock.ready,
         "seconds": clock.seconds,
@@ -55,7 +57,7 @@ def race(engine: str, work: Work) -> dict[str, Any]:
         "MiB": clock.peak,
         "prompt": last.flatten().tolist(),
         "moved": float((last - first).abs().max()),
-        "versions": {"torch": torch.__version__, **({package: version(package)} if package else {})},
+        "versions": {"python": platform.python_version(), **{package: version(package) for package in packages}},
     }
 
 
@@ -72,13 +74,14 @@ def _processes() -> Iterator[Path]:
 
 
 def _peak_mib() -> float:
-    """Return the sum of the processes' largest resident memory; shared pages count for each."""
-    total = 0.0
+    """Return the sum of the processes' largest resident memory, without pages of files and of shared memory."""
+    total = 0
     for process in _processes():
-        with suppress(OSError, StopIteration):
-            lines = (process / "status").read_text().splitlines()
-            total += int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
-    return total
+        with suppress(OSError, KeyError):
+            facts = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+            most, *shared = (int(facts[name].split()[0]) for name in ("VmHWM", "RssFile", "RssShmem"))
+            total += most - sum(shared)
+    return total / 1024
 
 
 def _processor_seconds() -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
@@ -23,6 +23,7 @@ from bench.race.work import After, PromptModel, Work
 
 
 class Model(PromptModel):
+    @torch.no_grad()
     def metrics(self, images: Tensor, labels: Tensor) -> dict[str, Weighted]:
         return {"loss": Weighted(float(self.loss(images, labels)) * len(labels), len(labels))}
 
@@ -31,7 +32,10 @@ class User(Dataset):  # type: ignore[misc]
     """A user whose images come in the order of the race; pfl itself reads them in the same order in every epoch."""
 
     def iter(self, batch_size: int | None) -> Iterator[Any]:
-        return self.metadata["work"].batches(*self.metadata["round and client"])
+        work, (round_, client) = self.metadata["work"], self.metadata["round and client"]
+        if batch_size is None:  # evaluation
+            return iter([work.read(torch.from_numpy(work.rows(client)))])
+        return cast(Iterator[Any], work.batches(round_, client))
 
     def __len__(self) -> int:
         return int(self.metadata["work"].images)

@@ -21,9 +21,8 @@ class Client:
         self.model = copy.deepcopy(model)
         self.train_samples = work.images
 
-    def load_train_data(self, order: list[int]) -> DataLoader[tuple[torch.Tensor, ...]]:
-        data = TensorDataset(*self.work.read(torch.from_numpy(self.work.rows(self.number))))
-        return DataLoader(data, self.work.batch, sampler=order, drop_last=False)
+    def load_train_data(self) -> TensorDataset:
+        return TensorDataset(*self.work.read(torch.from_numpy(self.work.rows(self.number))))
 
     def train(self, round_: int) -> None:
         settings = self.work.optimizer
@@ -31,9 +30,10 @@ class Client:
             self.model.parameters(), settings.rate, momentum=settings.momentum, weight_decay=settings.weight_decay
         )
         self.model.train()
-        draw = draws(SEED, "batches", round_, self.number)
+        data, draw = self.load_train_data(), draws(SEED, "batches", round_, self.number)
         for _ in range(self.epochs):
-            for x, y in self.load_train_data(draw.random(self.train_samples).argsort(kind="stable").tolist()):
+            order = draw.random(self.train_samples).argsort(kind="stable").tolist()
+            for x, y in DataLoader(data, self.work.batch, sampler=order):
                 loss = self.model.loss(x, y)
                 optimizer.zero_grad()
                 loss.backward()

@@ -50,6 +50,9 @@ class Work:
     rounds: int = 6
     threads: int = 1
 
+    def __deepcopy__(self, memo: object) -> "Work":
+        return self  # a copy of a model shares its work
+
     @property
     def clip(self) -> CLIP:
         return _clip(self.backbone)
