@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import safetensors.torch
 from flwr.app import Array, Message
-from near_sites import NearGrid, make_deployable, silent, with_keys
+from near_sites import NearGrid, cut_in, make_deployable, silent, with_keys
 
 from fedotp.errors import FedotpError
 from fedotp.flower import _wire as wire
 from fedotp.flower._wire import digest_of
-from fedotp.flower.records import Transcript, check_logs, read_chain, security_log
+from fedotp.flower.keys import KeyIdentity, ServerKeys, key_fingerprint, request_key, sign_request
+from fedotp.flower.records import Statement, Transcript, check_logs, read_chain, security_log
 from fedotp.flower.records._chain import Chain
 from fedotp.flower.server import ServerSettings, verify_run
 
@@ -163,8 +164,32 @@ def test_a_server_that_makes_its_transcript_anew_is_found(lie: str, honest: Path
     assert re.search(message, wrong_in(tmp_path)[0])
 
 
+def test_a_server_that_signs_for_a_site_is_found_by_certificates_and_by_the_sites_transcript(
+    honest: Path, tmp_path: Path
+) -> None:
+    """With a key of its own: what the server has recorded is consistent."""
+    shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
+    _, key = request_key("site-1", tmp_path / "forged")
+    sent = (line.content for line in read_chain(logs_of(tmp_path)[1]) if line.content["kind"] == "update")
+    names = Statement.__dataclass_fields__
+    signed = {each["round"]: Statement(**{name: each[name] for name in names}) for each in sent}
+
+    def sign(content: Content) -> None:
+        if content["kind"] == "round":
+            signature = KeyIdentity(tmp_path / "forged/site.key", None).sign(signed[content["round"]].content)
+            content["sites"]["site-1"] |= {"key": key, "signature": signature.hex()}
+
+    for folder in (honest / "keys", honest / "keys/server", honest / "keys/sites/site-0"):
+        assert verify_run(honest / "run", keys=folder).wrong == []
+    rewrite(tmp_path / "run/transcript.jsonl", sign)
+    assert verify_run(tmp_path / "run").wrong == []
+    (wrong,) = verify_run(tmp_path / "run", keys=honest / "keys").wrong
+    assert wrong == f"site site-1: its key {key_fingerprint(key)} is not certified in {honest / 'keys'}"
+    assert any("site site-1 has another key than in transcript.jsonl" in each for each in wrong_in(tmp_path))
+
+
 def test_a_server_that_forges_an_update_is_found(honest: Path, tmp_path: Path) -> None:
-    """Also if the sites have no keys: then by their own transcripts."""
+    """Also without a key: then by the site's own transcript."""
     shutil.copytree(honest, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "run/updates/00002.safetensors"
     updates = safetensors.torch.load(file.read_bytes())
@@ -173,13 +198,12 @@ def test_a_server_that_forges_an_update_is_found(honest: Path, tmp_path: Path) -
 
     def forge(content: Content) -> None:
         content["sites"]["site-1"]["update"] = digest_of({"shared": updates["1.shared"]})
+        content["sites"]["site-1"]["key"] = ""
         content["inputs"] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     rewrite_round(tmp_path, forge)
-    transcript = tmp_path / "run/transcript.jsonl"
-    rewrite(transcript, lambda content: content.pop("keys", None))
     first, *others = wrong_in(tmp_path)
-    assert first == "the sites have no keys: their statements are unsigned"  # but manifest.json says that they have
+    assert first.endswith("round 2, site site-1: invalid signature of site 'site-1'")
     assert any(f"site site-1: {logs_of(tmp_path)[1]} does not contain this update" in each for each in others)
 
 
@@ -203,7 +227,7 @@ def test_a_site_that_makes_its_transcript_anew_is_found(honest: Path, tmp_path: 
     found = wrong_in(tmp_path)
     assert [each for each in found if "site site-0" in each and "does not contain this update" in each]
     assert f"{last}, line 2: the content does not match its hash" in found
-    assert f"{incomplete} is no transcript of a site: KeyError 'round'" in found
+    assert f"{incomplete} is not a site's transcript: KeyError 'round'" in found
 
 
 def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_found(
@@ -221,6 +245,8 @@ def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_fou
     grid.forge = forge
     settings = ServerSettings(round_timeout=0.5)
     grid.serve(make_deployable(inputs), tmp_path / "run", settings, public_keys=keys)
+    (note,) = (each for each in verify_run(tmp_path / "run", logs_of(tmp_path)).notes if "in no average" in each)
+    assert re.search(r"site-1/.*: round 2 \(no answer within 0.5 s\)$", note)
     rewrite(tmp_path / "run/transcript.jsonl", lambda content: content.pop("faults", None))
     found = verify_run(tmp_path / "run", logs_of(tmp_path)).wrong
     (omitted,) = [each for each in found if "does not mention this update" in each]
@@ -230,7 +256,7 @@ def test_a_server_that_omits_an_update_or_shows_one_site_other_parameters_is_fou
     assert any("round 2, site site-1: " in each for each in found)  # the order of the omitted update
 
 
-# Kills, resumes and lost sites ---------------------------------------------------------------------------------------
+# Kills, resumes, new keys and lost sites ------------------------------------------------------------------------------
 
 
 class KilledError(BaseException):
@@ -274,6 +300,20 @@ def test_a_run_that_is_killed_after_any_write_verifies_before_and_after_it_is_re
     found = verify_run(run, logs_of(tmp_path))
     assert (found.wrong, found.repeated) == ([], 2)
     assert len(found.notes) <= 8, found.notes
+
+
+def test_a_run_verifies_in_which_a_site_got_another_key(inputs: Path, tmp_path: Path) -> None:
+    grid, keys = with_keys(tmp_path, 3)
+    grid.meddle[100] = cut_in(2)
+    with pytest.raises(KeyboardInterrupt):
+        grid.serve(make_deployable(inputs), tmp_path / "run", public_keys=keys)
+    request, _ = request_key("site-1", tmp_path / "new")
+    sign_request(tmp_path / "keys", request, replace=True)
+    grid.nodes[101]["keys"] = str(shutil.copytree(tmp_path / "keys/sites/site-1", tmp_path / "new", dirs_exist_ok=True))
+    grid.meddle.clear()
+    run = grid.resume(tmp_path / "run", public_keys=ServerKeys.read(tmp_path / "keys/server").sites)
+    found = verify_run(run.path, logs_of(tmp_path), tmp_path / "keys")
+    assert (found.wrong, found.repeated, found.statements) == ([], 2, 6)
 
 
 def test_a_release_after_the_last_line_of_a_killed_server_is_checked(

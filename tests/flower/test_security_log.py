@@ -13,7 +13,7 @@ from fedotp.cli import app
 from fedotp.errors import FedotpError
 from fedotp.flower._events import record
 from fedotp.flower.records import _security_log, check_logs, security_log
-from fedotp.flower.records._chain import FIRST
+from fedotp.flower.records._chain import FIRST, Chain
 
 
 def write(path: Path, numbers: Sequence[int]) -> None:
@@ -71,6 +71,15 @@ def test_removed_and_moved_lines_are_found(keep: slice, log: Path) -> None:
     assert check.wrong or "is not in these files" in check.notes[0]
     write(log, range(2))  # removed lines stay removed if the log continues
     assert check_logs([log]).wrong or check.notes
+    log.with_name(f".{log.name}.head").unlink()
+    assert "removed last lines cannot be detected" in check_logs([log]).notes[0]
+
+
+def test_a_log_of_others_cannot_control_the_terminal(log: Path) -> None:
+    Chain(log).append({"time": "\x1b[1m", "event": "\x1b[2J"})
+    shown = CliRunner().invoke(app, ["log", "check", str(log)], color=True)
+    assert shown.exit_code == 0
+    assert "\x1b" not in shown.output
 
 
 @pytest.mark.parametrize("content", [{}, {"n": "1"}, {"n": [1]}, {"n": None}, {"n": 1}, {"previous": FIRST}])

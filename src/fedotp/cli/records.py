@@ -29,7 +29,7 @@ def check(
     _print(found.notes, found.wrong)
     events = ", ".join(f"{n} {event}" for event, n in sorted(found.events.items()))
     when = f", {min(found.times)} to {max(found.times)}: {events}" if found.times else ""
-    print(f"valid: {found.n_lines} lines{when}")
+    print(printable(f"valid: {found.n_lines} lines{when}"))
 
 
 @app.command()
@@ -38,6 +38,10 @@ def verify(
     logs: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[LOG]...", help="Transcripts of its sites: RUN.jsonl in transcripts/ of --state."),
+    ] = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of keys; its authority must have signed the sites' keys."),
     ] = None,
 ) -> None:
     """Verify a run of real sites: its transcript, files and signatures.
@@ -49,12 +53,14 @@ def verify(
     \b
     Examples:
       fedotp verify runs/skin
+      fedotp verify runs/skin --keys keys/server
       fedotp verify runs/skin north/transcripts/*.jsonl
     """
     from fedotp.flower.server import verify_run
 
-    found = verify_run(run, logs or [])
-    _print(found.notes, found.wrong)
+    found = verify_run(run, logs or [], keys)
+    whose = "the server's record, compare them with --keys" if keys is None else f"the authority in {keys}"
+    _print([*found.notes, f"the sites' keys are those of {whose}"], found.wrong)
     print(
         f"valid: {found.repeated} of {found.rounds} rounds repeated, {found.statements} statements of "
         f"{len(found.sites)} sites, {found.files} files"

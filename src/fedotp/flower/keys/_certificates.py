@@ -273,18 +273,20 @@ class KeyIdentity:
         """Sign with ECDSA on P-384 with SHA-384, like the site's requests."""
         return b"" if self._key is None else load_key(self._key).sign(statement, _HOW)
 
-    def check(self, name: str, statement: bytes, signature: bytes) -> None:
-        """Raise FedotpError if a signature was not made with the key of the site `name`."""
+    def check(self, name: str, statement: bytes, signature: bytes) -> str:
+        """Return the public key of the site `name`; raise FedotpError if a signature was not made with it."""
         if self.peers is None:
-            return
-        if name not in self.peers:
-            raise FedotpError(f"unknown key of site {name!r}; ask the coordinator for a new peers.crt")
-        public = serialization.load_ssh_public_key(self.peers[name].encode())
+            return ""
+        if (key := self.peers.get(name)) is None:
+            raise FedotpError(f"no key of site {name!r} is accepted; in a secure sum, all sites need the new peers.crt")
         try:
-            assert isinstance(public, ec.EllipticCurvePublicKey)  # checked by Sites.read
+            public = serialization.load_ssh_public_key(key.encode())
+            if not isinstance(public, ec.EllipticCurvePublicKey):
+                raise InvalidSignature
             public.verify(signature, statement, _HOW)
-        except InvalidSignature:
+        except (InvalidSignature, UnsupportedAlgorithm, ValueError):
             raise FedotpError(f"invalid signature of site {name!r}") from None
+        return key
 
 
 def _certificate(

@@ -27,6 +27,7 @@ from fedotp.flower.keys._certificates import (
     load_certificate,
     load_certificates,
     load_key,
+    load_request,
     load_revoked,
     public_text,
     read_file,
@@ -176,10 +177,24 @@ def _named(*paths: Path) -> Iterator[tuple[str, x509.Certificate]]:
 
 
 def key_facts(folder: Path) -> list[Fact]:
-    """Summarise the keys in `folder`: of a federation, a server or a site."""
+    """Summarise the keys in `folder`: of a federation, a server or a site; or a site's request, a file."""
+    if folder.is_file():
+        name, key = load_request(folder)
+        return [(f"request of site {name}", key_fingerprint(public_text(key)), "not signed yet")]
     if (folder / "site.key").is_file():
         return list(_site_facts(folder))
     return list(_server_facts(folder if (folder / "sites.crt").is_file() else require_made(folder) / "server"))
+
+
+def certified_keys(folder: Path) -> set[tuple[str, str]]:
+    """Return names and public keys of all sites that the authority has certified, also of revoked ones.
+
+    `folder` contains the keys of a federation or of a server, or of a site, which knows the keys in force only.
+    """
+    folder = folder if (folder / "ca.crt").is_file() else require_made(folder) / "server"
+    path = folder / ("peers.crt" if (folder / "site.crt").exists() else "sites.crt")
+    listed = Sites.read(path, load_certificate(folder / "ca.crt")).certificates
+    return {(name, public_text(certificate.public_key())) for name, certificate in listed}
 
 
 def require_made(folder: Path) -> Path:

@@ -63,6 +63,8 @@ def check_logs(paths: Sequence[Path]) -> LogCheck:
     files = {path: read_chain(path, None) for path in paths}
     heads = {path: _read_head(head) for path in paths if (head := _head_of(path)).exists()}
     check, seen = LogCheck(), {(0, FIRST)}
+    if not heads:
+        check.notes.append(f"there is no {_head_of(paths[0]).name}: removed last lines cannot be detected")
     last: Place = (0, FIRST)
     for path in sorted(files, key=lambda path: [line.content.get("n", 0) for line in files[path][:1]]):
         for line in files[path]:

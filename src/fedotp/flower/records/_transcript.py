@@ -2,8 +2,8 @@
 
 The server's is `transcript.jsonl` in the directory of the run, with lines of these kinds:
 
-    start   the server was started or resumed: agreement, completed rounds, digest of the parameters, keys, limits
-    round   the sites' statements, faults, a robust rule's choice, digests of the inputs and of the new parameters
+    start   the server was started or resumed: agreement, completed rounds, digest of the parameters, limits
+    round   the sites' statements and keys, faults, a robust rule's choice, digests of inputs and new parameters
     saved   a checkpoint was written: digests of the files that have changed
     end     the run is complete or was interrupted: digests of the files that have changed
 
@@ -80,20 +80,19 @@ class Transcript:
         self.path, self._agreement, self._identity = path, agreement, identity
         self._chain = Chain(path / self.NAME)
         self._files: dict[str, Digest] = {}
-        self._keys: dict[str, str] = {}
 
     def check(self, site: str, round_: int, order: str, update: str, images: int, signature: object) -> dict[str, Any]:
         """Check a site's signature; return its statement as an entry of the transcript."""
         statement = Statement(self._agreement.run, round_, self._agreement.digest, site, order, update, images)
         if not isinstance(signature, bytes) or len(signature) > _LONGEST:
             raise FedotpError("the answer contains no signature; install the same version of fedotp")
-        self._identity.check(site, statement.content, signature)
-        return {"order": order, "update": update, "images": images, "signature": signature.hex()}
+        key = self._identity.check(site, statement.content, signature)
+        return {"order": order, "update": update, "images": images, "key": key, "signature": signature.hex()}
 
     def start(self, round_: int, **facts: Any) -> None:
         """Record that the server was started or resumed after `round_` rounds."""
         which = {"run": self._agreement.run, "agreement": self._agreement.digest, "round": round_}
-        self._append("start", **which, **facts, **self._new_keys(), files=self._changed())
+        self._append("start", **which, **facts, files=self._changed())
 
     def round(self, round_: int, inputs: Mapping[str, torch.Tensor], **facts: Any) -> None:
         """Save the inputs of an aggregation, and record the round."""
@@ -102,7 +101,7 @@ class Transcript:
             content = safetensors.torch.save({name: value.contiguous() for name, value in inputs.items()})
             write_atomically(self.inputs_file(self.path, round_), content, mode=0o600)
             digest = hashlib.sha256(content).hexdigest()
-        self._append("round", round=round_, inputs=digest, **facts, **self._new_keys())
+        self._append("round", round=round_, inputs=digest, **facts)
 
     def saved(self, round_: int, *, at_end: bool = False) -> None:
         """Record the files of the run after `round_` rounds."""
@@ -121,12 +120,6 @@ class Transcript:
         changed = {name: found for name, found in now.items() if self._files.get(name) != found}
         self._files = now
         return changed
-
-    def _new_keys(self) -> dict[str, dict[str, str]]:
-        keys = dict(self._identity.peers or {})
-        new = {name: key for name, key in keys.items() if self._keys.get(name) != key}
-        self._keys = keys
-        return {"keys": new} if new else {}
 
 
 class SiteTranscript:

@@ -7,19 +7,20 @@ are compared.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import safetensors
 import torch
 
 from fedotp._files import read_file, read_regular
-from fedotp._text import counted, one_line
-from fedotp.errors import FedotpError
+from fedotp._text import one_line
+from fedotp.errors import FedotpError, listed
 from fedotp.federation import Checkpoint, Progress, using_threads
 from fedotp.flower._wire import digest_of
-from fedotp.flower.keys import KeyIdentity
+from fedotp.flower.keys import KeyIdentity, certified_keys, key_fingerprint
 from fedotp.flower.records import Line, Statement, Transcript, read_chain
 from fedotp.flower.server._repeat import MOST_BYTES, Recorded, Repeated, read_inputs, repeat
 from fedotp.runs.directory import RunDirectory
@@ -41,28 +42,29 @@ class Verified:
     notes: list[str] = field(default_factory=list)
 
 
-def verify_run(path: Path, site_logs: Sequence[Path] = ()) -> Verified:
-    """Verify the run in `path`, and the transcripts of its sites in `site_logs`."""
+def verify_run(path: Path, site_logs: Sequence[Path] = (), keys: Path | None = None) -> Verified:
+    """Verify the run in `path`, and the transcripts of its sites in `site_logs`.
+
+    With a folder of `keys`, the authority must have certified the sites' keys; otherwise they are those that the server
+    has recorded.
+    """
     directory = RunDirectory.open(path)
     if not (path / Transcript.NAME).is_file():
         raise FedotpError(f"{path} has no {Transcript.NAME}; runs of `fedotp server` have one")
-    verification = _Verification(directory)
+    verification = _Verification(directory, keys)
     steps = (verification.read, verification.check_files, verification.check_statements, verification.repeat)
     with directory.reading():
         for step in steps:
             if not verification.found.wrong:  # each relies on those before
-                step()
+                verification.make(step, f"{Transcript.NAME} is not a server's transcript")
         for log in site_logs:
-            try:
-                verification.compare(log)
-            except (LookupError, TypeError, ValueError) as error:  # valid hashes, but other fields than a site's
-                verification.wrong(f"{log} is no transcript of a site: {type(error).__name__} {one_line(error)}")
+            verification.make(partial(verification.compare, log), f"{log} is not a site's transcript")
     return verification.found
 
 
 class _Verification:
-    def __init__(self, directory: RunDirectory) -> None:
-        self.directory, self.path = directory, directory.path
+    def __init__(self, directory: RunDirectory, certified: Path | None) -> None:
+        self.directory, self.path, self.certified = directory, directory.path, certified
         self.found = Verified()
         self.lines: list[Line] = []
         self.every: list[Recorded] = []  # the lines of all rounds, repeated ones included
@@ -70,7 +72,7 @@ class _Verification:
         self.restarts: set[int] = set()  # rounds after which the server was restarted
         self.lost: set[int] = set()  # rounds that were repeated after a restart
         self.after: dict[int, str] = {}  # digests of the parameters after rounds
-        self.keys: dict[str, str] = {}
+        self.keys: set[tuple[str, str]] = set()  # names and public keys of the sites that signed
         self.repeated: Repeated | None = None
 
     def wrong(self, text: str) -> None:
@@ -78,6 +80,13 @@ class _Verification:
 
     def note(self, text: str) -> None:
         self.found.notes.append(text)
+
+    def make(self, check: Callable[[], None], otherwise: str) -> None:
+        """Make a check; lines with valid hashes can still lack fields."""
+        try:
+            check()
+        except (LookupError, TypeError, ValueError) as error:
+            self.wrong(f"{otherwise}: {type(error).__name__} {one_line(error)}")
 
     # The chain ------------------------------------------------------------------------------------------------------
 
@@ -88,7 +97,6 @@ class _Verification:
         for line in self.lines:
             where, content = f"{Transcript.NAME}, line {line.place}", line.content
             kind, n, last = content["kind"], content["round"], len(self.rounds)
-            self.keys |= content.get("keys", {})
             if kind == "start":
                 self.restarts |= {n} if self.after else set()
                 for lost in range(n + 1, last + 1):
@@ -230,21 +238,25 @@ class _Verification:
     # Statements and aggregations ------------------------------------------------------------------------------------
 
     def check_statements(self) -> None:
-        """Check the sites' signatures."""
-        identity = KeyIdentity(None, self.keys or None)
+        """Check the sites' signatures, and that the authority has certified their keys."""
+        has_keys = self.directory.manifest["deployment"]["keys"] or self.certified is not None
         for recorded in self.every:
             for site, each in recorded.content["sites"].items():
+                identity = KeyIdentity(None, {site: each["key"]} if has_keys else None)
                 try:
                     identity.check(site, recorded.statement(site).content, bytes.fromhex(each["signature"]))
                 except FedotpError as error:
                     self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
+                self.keys.add((site, each["key"]))
                 if each["images"] > recorded.content["agreed"].get(site, 0):
                     self.note(f"{recorded.where}: site {site} counts with fewer images than it signed")
                 self.found.sites.add(site)
                 self.found.statements += 1
-        if not self.keys:
-            why = "the sites have no keys: their statements are unsigned"
-            (self.wrong if self.directory.manifest["deployment"]["keys"] else self.note)(why)
+        if not has_keys:
+            self.note("the sites have no keys: their statements are unsigned")
+        if self.certified is not None and not self.found.wrong:
+            for site, key in sorted(self.keys - certified_keys(self.certified)):
+                self.wrong(f"site {site}: its key {key_fingerprint(key)} is not certified in {self.certified}")
 
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
@@ -278,10 +290,11 @@ class _Verification:
         if run != self.found.run:
             self.wrong(f"{path}: it belongs to run {run}, expected {self.found.run}")
             return
-        if self.keys and first["key"] != self.keys.get(site):
+        recorded_keys = {key for name, key in self.keys if name == site}
+        if recorded_keys and first["key"] not in recorded_keys:
             self.wrong(f"{path}: site {site} has another key than in {Transcript.NAME}")
         stated = {each.statement(site): each.where for each in self.every if site in each.content["sites"]}
-        unused = 0
+        unused: list[str] = []
         for line in lines[1:]:
             content, n = line.content, line.content["round"]
             where, recorded = f"{path}, line {line.place}, round {n}, site {site}", self.rounds.get(n)
@@ -289,8 +302,9 @@ class _Verification:
                 statement = Statement(**{key: content[key] for key in Statement.__dataclass_fields__})
                 if stated.pop(statement, None) is not None:
                     continue
-                unused += 1
-                known = {*recorded.content["sites"], *recorded.content.get("faults", {})} if recorded else {site}
+                faults = recorded.content.get("faults", {}) if recorded else {}
+                unused.append(f"round {n} ({faults.get(site, 'lost or repeated')})")
+                known = {*recorded.content["sites"], *faults} if recorded else {site}
                 n -= 1  # it began with the parameters after the round before
                 if site not in known and n not in self.restarts:
                     self.wrong(f"{where}: the server's transcript does not mention this update")
@@ -299,4 +313,4 @@ class _Verification:
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:
-            self.note(f"{path}: in no average (lost, refused or repeated): {counted(unused, 'update')}")
+            self.note(f"{path}: updates in no average, with the reason that the server recorded: {listed(unused)}")
