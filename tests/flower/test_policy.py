@@ -6,6 +6,7 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedotp.flower import _wire as wire
 from fedotp.flower._events import handling
 from fedotp.flower._wire import pack
 from fedotp.flower.keys import key_facts, make_keys
+from fedotp.flower.records import read_chain, security_log
 from fedotp.flower.secure import Session, Terms
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.site import read_policy
@@ -94,7 +96,7 @@ def test_of_orders_beyond_a_policy_none_is_obeyed_and_each_is_logged(
     liar: LyingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_keys(tmp_path / "others", ["localhost"], ["site-0"])
-    rng, own, seen, lines = random.Random(0), liar.site, [], set()
+    rng, own, refusals, lines = random.Random(0), liar.site, [], set()
     monkeypatch.setattr("fedotp.federation.clients.Clients.train", lambda *_: pytest.fail("the site trained"))
     for number in range(ORDERS):
         liar.site = own
@@ -103,12 +105,24 @@ def test_of_orders_beyond_a_policy_none_is_obeyed_and_each_is_logged(
         liar.site = facts.pop("site", own)
         kind = facts.pop("kind", rng.choice(["query", "train", "evaluate"]))
         facts = {"run": f"{number:032x}", "secure": STRONG, **facts}
-        with handling(lambda event, facts: seen.append((event, facts.get("reason")))):
-            refusal = liar.refusal(kind, *changes, **facts)
-        assert refusal.startswith(f"policy: {why}"), (line, kind)
-        assert seen[-1] == ("order-refused", refusal)
-    assert [event for event, _ in seen].count("order-refused") == ORDERS
+        with security_log(tmp_path / "security.jsonl"):
+            refusals.append(liar.refusal(kind, *changes, **facts))
+        assert refusals[-1].startswith(f"policy: {why}"), (line, kind)
+    logged = [event.content for event in read_chain(tmp_path / "security.jsonl")]
+    assert [event["reason"] for event in logged if event["event"] == "order-refused"] == refusals
+    assert len(refusals) == ORDERS
     assert len(lines) == 15
+
+
+def test_fine_tuning_before_an_evaluation_counts_and_a_refused_order_leaves_nothing(
+    inputs: Path, tmp_path: Path
+) -> None:
+    grid, _ = with_keys(tmp_path, 1, policy="local_steps = 40\nhours = 1")
+    server = LyingServer(grid.nodes[100], make_deployable(inputs).override(["method.name=promptfl-ft"]))
+    order = partial(server.refusal, "evaluate")
+    assert order("method.epochs=100").startswith("policy: local steps in a round must be at most 40")
+    assert not (tmp_path / "site-0" / ("a" * 32)).exists()
+    assert order("method.epochs=1") == ""
 
 
 def test_orders_within_a_policy_are_obeyed(liar: LyingServer) -> None:

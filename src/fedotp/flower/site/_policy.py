@@ -32,7 +32,7 @@ class Policy:
         methods, classes: the permitted methods and classes.
         rounds: the largest number of rounds of a run, and of updates in it, repeated rounds included.
         hours: the longest duration of a run, from its first order at this site.
-        local_steps: the largest number of local training steps in a round.
+        local_steps: the largest number of local training steps in a round, or of fine-tuning before an evaluation.
         share: the most that the site reports besides its update; see SiteSettings.
         secure_sums: require secure sums that the server cannot open for a single site.
         secure_sites: the smallest number of sites in a secure sum.
@@ -86,7 +86,8 @@ class Policy:
         for what, given, allowed in choices:
             if allowed is not None and given not in allowed:
                 raise refusal(f"{what} must be one of {listed(allowed)}; got {one_line(given, 100) or 'none'}")
-        n_steps = rounds.local_epochs * -(-n_images // rounds.batch_size)
+        epochs = max(rounds.local_epochs, config.method.finetune_epochs or 0)
+        n_steps = epochs * -(-n_images // rounds.batch_size)
         limits = (
             ("rounds", max(rounds.rounds, round_), None, self.rounds),
             ("hours since the first order of the run", hours, None, self.hours),

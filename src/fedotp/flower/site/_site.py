@@ -4,7 +4,7 @@ import hashlib
 import logging
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,15 @@ class Site:
 
     def permit(self, agreement: Agreement, round_: int = 0, n_images: int = 1) -> None:
         """Raise DisagreementError for an order beyond the owner's policy, at a site with `n_images` or more."""
-        limits, hours = self.settings.limits, 0.0
-        if limits.hours is not None:
+        limits = self.settings.limits
+        require = partial(limits.require, agreement, authority=self._authority, round_=round_, n_images=n_images)
+        require()
+        if limits.hours is not None:  # a refused order begins no run
             began = self.settings.state / agreement.run / "began"
             if not began.exists():
                 make_private(began.parent)
                 write_atomically(began, "")
-            hours = (time.time() - began.stat().st_mtime) / 3600
-        limits.require(agreement, authority=self._authority, round_=round_, hours=hours, n_images=n_images)
+            require(hours=(time.time() - began.stat().st_mtime) / 3600)
 
     @cached_property
     def _identity(self) -> KeyIdentity:
