@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from near_sites import make_deployable
 from prometheus_client.parser import text_string_to_metric_families
 from real_processes import make_study, processes
-from status_made import EVIL, SERVER, SITES, a_server, orders_of_site, run_of_server, shown
+from status_made import EVIL, SERVER, SITES, a_server, feed, orders_of_site, run_of_server, shown
 
 from fedotp.errors import FedotpError
+from fedotp.flower._events import handling
 from fedotp.flower.link._superlink import free_port
 from fedotp.flower.status import Status, StatusAddress, serve_status
 
@@ -70,6 +72,18 @@ def test_a_site_shows_its_own_numbers_and_nothing_of_others() -> None:
     assert not {"south", "east"} & set(text.replace('"', " ").split())
 
 
+def test_a_site_that_is_silent_is_not_connected_and_a_sites_warnings_name_no_files() -> None:
+    server = Status("server", ["south", "east"], {"south": time.time() - 100, "east": time.time()})
+    with shown(server):
+        feed(*(("ready", {"site": site, "images": 1}) for site in ("south", "east")))
+    assert [peer["connected"] for peer in server.as_dict()["peers"]] == [False, True]
+    site = Status("site", [SERVER], {}, "north")
+    with shown(site):
+        logging.getLogger("fedotp.site").warning("cannot read scans/jane-doe.png")
+    ((_, level, text),) = site.as_dict()["warnings"]
+    assert (level, text) == ("WARNING", "see the log")
+
+
 def test_warnings_are_shown_newest_first_in_one_line_each() -> None:
     with shown(a_server()) as url:
         logger = logging.getLogger("fedotp.server")
@@ -98,7 +112,8 @@ def test_only_get_and_only_by_a_name_that_no_foreign_page_can_have(path: str) ->
 
 
 def test_a_token_is_needed_for_facts_and_for_nothing_else() -> None:
-    with shown(a_server(), TOKEN) as url:
+    events: list[str] = []
+    with shown(a_server(), TOKEN) as url, handling(lambda event, _: events.append(event)):
         assert httpx.get(f"{url}healthz", headers={"host": "pod.example"}).text == "ok\n"
         page = httpx.get(url)
         assert page.status_code == 200
@@ -110,6 +125,7 @@ def test_a_token_is_needed_for_facts_and_for_nothing_else() -> None:
         right = {"authorization": f"Bearer {TOKEN}", "host": "status.example.org"}
         assert "south" in httpx.get(f"{url}metrics", headers=right).text
         assert httpx.get(f"{url}other", headers=right).status_code == 404
+    assert events == ["status-refused"]  # once a minute
 
 
 def test_addresses(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fedotp.flower._events import Event
 
 _MOST_POINTS = 1000  # of a curve
 _MOST_WARNINGS = 30
-_SILENCE = 90.0  # seconds without an answer after which a site counts its server as disconnected
+_SILENCE = 90.0  # seconds without an answer or a request after which the other end counts as disconnected
 
 
 @dataclass
@@ -88,10 +88,11 @@ class Status(logging.Handler):
         self._guard = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a warning."""
+        """Keep a warning; of a site's, which can name files and so patients, only when it was."""
+        text = one_line(record.getMessage()) if self._facts.role == "server" else "see the log"
         with self._guard:
             self._facts.warned += 1
-            self._warnings.appendleft((record.created, record.levelname, one_line(record.getMessage())))
+            self._warnings.appendleft((record.created, record.levelname, text))
 
     def as_dict(self) -> dict[str, Any]:
         """Return all facts, as JSON values."""
@@ -156,7 +157,8 @@ class Status(logging.Handler):
                 peer.updates, peer.seen = peer.updates + 1, now
 
     def _current(self, name: str, peer: _Peer) -> _Peer:
-        seen = max(filter(None, (peer.seen, self._seen.get(name))), default=None)
-        if self._facts.role == "server":
-            return replace(peer, seen=seen)
-        return replace(peer, seen=seen, connected=seen is not None and time.time() - seen < _SILENCE)
+        last = self._seen.get(name)  # a server without keys does not know it
+        seen = max(filter(None, (peer.seen, last)), default=None)
+        is_silent = time.time() - (last or 0) > _SILENCE
+        connected = not is_silent if self._facts.role == "site" else peer.connected and not (last and is_silent)
+        return replace(peer, seen=seen, connected=connected)

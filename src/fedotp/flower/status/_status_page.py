@@ -3,6 +3,7 @@
 import hmac
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from fedotp._web import HEADERS, digest_source, host_and_port, is_address, is_loopback
 from fedotp.data import read_lines
 from fedotp.errors import FedotpError
-from fedotp.flower._events import handling
+from fedotp.flower._events import handling, record
 from fedotp.flower.link import ConnectionLimits, Listener
 from fedotp.flower.status._prometheus import exposition
 from fedotp.flower.status._status import Status
@@ -25,6 +26,7 @@ log = logging.getLogger("fedotp")
 
 _MOST = 64  # concurrent connections
 _SHORTEST = 16  # characters of a token
+_REMIND = 60.0  # seconds between records of wrong tokens
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -76,7 +78,7 @@ class StatusApp:
     """Answers GET requests: the page, its facts, metrics, and a health check."""
 
     def __init__(self, status: Status, token: str = "") -> None:
-        self._status, self._token = status, token
+        self._status, self._token, self._refused = status, token, -_REMIND
         self._page = (files("fedotp.flower.status") / "page.html").read_text(encoding="utf-8")
         policy = [f"{kind}-src {digest_source(_inside(kind, self._page))}" for kind in ("script", "style")]
         rest = ["default-src 'none'", "connect-src 'self'", "img-src data:", "base-uri 'none'", "form-action 'none'"]
@@ -104,6 +106,9 @@ class StatusApp:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         is_ours = kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token.encode())
         if self._token and not is_ours:
+            if token and time.monotonic() - self._refused > _REMIND:
+                self._refused = time.monotonic()
+                record("status-refused", address=request.client.host if request.client else "")
             return PlainTextResponse("unauthorised\n", 401, {"WWW-Authenticate": "Bearer"})
         if path == "/status.json":
             return JSONResponse(self._status.as_dict())
