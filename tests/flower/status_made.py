@@ -70,7 +70,7 @@ def orders_of_site() -> None:
     feed(
         ("start", {"role": "site", "version": "1", "name": EVIL, "server": SERVER}),
         ("key-accepted", {"server": SERVER}),
-        ("configuration", {"what": "policy", "digest": "d"}),
+        ("configuration", {"what": "site", "share": "loss", "policy": "d"}),
         ("order", {"kind": "train", "round": 7, **order}),
         ("update", {"run": "abc", "round": 7, "weight": 12, "digest": "d"}),
         ("privacy-spent", {"run": "abc", "unit": "example", "epsilon": 0.5, "total": 1.5, "delta": 1e-5}),

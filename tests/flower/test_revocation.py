@@ -76,8 +76,8 @@ def test_a_federation_whose_keys_change_while_it_runs(
     make_keys(own, ["localhost"])
     requests = {site: request_key(site, tmp_path / "keys/sites" / site)[0] for site in ("north", "west", "east")}
     shutil.copytree(own / "server", tmp_path / "keys/server")
-    for site in ("north", "west"):
-        sign_request(own, Path(shutil.copy(requests[site], own)))
+    for site, days in (("north", 20), ("west", 300)):
+        sign_request(own, Path(shutil.copy(requests[site], own)), days=days)
         bring(tmp_path, site)
     port = free_port()
     with recording(ServerKeys.read(tmp_path / "keys/server"), port) as recorder, processes(tmp_path) as started:
@@ -108,13 +108,19 @@ def test_a_federation_whose_keys_change_while_it_runs(
         (tmp_path / "go").touch()
         assert started.wait("server") == 0, started.all_logs()
         heard = recorder.heard
+        assert all("days; renew it" in started.log(name) for name in ("server", "north")), started.all_logs()
+        assert "days; renew it" not in started.log("west")
     answered = [record["answered"] for record in RunDirectory.open(run).metrics("round")]
     assert answered[0] == [0, 1, 2]
     assert all(0 in sites and 1 not in sites for sites in answered[1:]), started.all_logs()
     assert 2 in answered[2], started.all_logs()
     refused = [event for event in events(tmp_path / "run.security.jsonl") if event["event"] == "key-refused"]
     reasons = {(event["site"], event["reason"]) for event in refused}
-    assert reasons == {("west", "this key is revoked"), ("east", "the certificate of this key has expired")}
+    whys = {"west": "this key is revoked", "east": "the certificate of this key has expired"}
+    assert reasons == set(whys.items())
+    keys = [event for event in events(tmp_path / "run.security.jsonl") if event.get("what") == "keys"]
+    assert {event["site"]: event["refused"] for event in keys if "refused" in event} == whys
+    assert [event["site"] for event in keys if "accepted" in event] == ["east", "east"]
     for site, request in requests.items():
         key = load_key(tmp_path / "keys/sites" / site / "site.key")
         places = [path for path in tmp_path.rglob("*") if path.is_file() and path.name not in ("lock",)]

@@ -11,9 +11,10 @@ from fedotp._text import one_line
 Event = Literal[
     "start",  # role, version; server: address, sites; site: name, server
     "stop",  # reason
-    "configuration",  # run, digest of its agreement, method, rounds; a site: what, digest
+    "configuration",  # run, digest of its agreement, method, rounds; what="keys": site; a site: share, digest of policy
     "key-accepted",  # site, address; a site: server
     "key-refused",  # site or fingerprint, address, reason; a site: server, reason
+    "status-refused",  # a wrong token of the status page: address
     "ready",  # site, images
     "disconnected",  # site
     "order",  # kind, run, round, digests of agreement and parameters; server: site

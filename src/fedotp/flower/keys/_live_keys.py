@@ -11,8 +11,9 @@ from cryptography import x509
 
 from fedotp._text import counted
 from fedotp.errors import FedotpError
+from fedotp.flower._events import record
 from fedotp.flower.keys._certificates import load_certificate, load_revoked
-from fedotp.flower.keys._read_keys import ServerKeys, current_time
+from fedotp.flower.keys._read_keys import ServerKeys, current_time, key_fingerprint
 
 _SOON = timedelta(days=30)
 _DAY = 86_400.0  # seconds between warnings
@@ -48,8 +49,10 @@ class LiveKeys:
             if name not in self.accepted:
                 why = self.refused.get(before[name], ("", "it has no certificate any more"))[1]
                 self._log.warning("site %s is refused from now on: %s", name, why)
+                record("configuration", what="keys", site=name, refused=why)
             elif before.get(name) != self.accepted[name]:
                 self._log.info("site %s is accepted from now on", name)
+                record("configuration", what="keys", site=name, accepted=key_fingerprint(self.accepted[name]))
         return has_changed or before != self.accepted
 
     def _read(self) -> None:

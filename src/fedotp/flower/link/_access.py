@@ -238,8 +238,6 @@ class SiteAccess:
                     self._refused(key, peer, why)
                 return _unauthorised(), b""
             self.seen[known[key]] = time.time()
-            if path == f"{_FLEET}activate-node":
-                record("key-accepted", site=known[key], address=peer[0])
         if not self._limits.admit(peer, key or repr(peer).encode()):
             self._warn("many", key, "connection refused: too many connections with its key")
             return PlainTextResponse("too many connections with this key", 429), b""
@@ -253,6 +251,8 @@ class SiteAccess:
         if key and path in _LONGEST and not self._allow(key, len(body), begins=path.endswith("messages")):
             self._warn("more", key, "request refused: it sends more data than an answer can contain")
             return PlainTextResponse("more than an answer", 413), b""
+        if known is not None and path == f"{_FLEET}activate-node" and self._is_due("accepted", key):
+            record("key-accepted", site=known[key], address=peer[0])
         if path == CHECK:
             facts = {"version": __version__, "time": time.time(), "agreement": self.agreement}
             return JSONResponse(facts), b""

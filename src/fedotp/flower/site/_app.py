@@ -289,8 +289,8 @@ def run_site(
     log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
     shown = serve_status(status, Status("site", [server], node.seen, settings.name))
     with alone_in(settings.state), security_log(log_file), shown, life, listen(stopping) as stop:
-        if settings.policy:
-            record("configuration", what="policy", digest=hashlib.sha256(settings.policy.encode()).hexdigest())
+        digest = hashlib.sha256(settings.policy.encode()).hexdigest() if settings.policy else None
+        record("configuration", what="site", share=settings.share, policy=digest)
         node.start()
         try:
             while not stop.wanted:
