@@ -1,5 +1,6 @@
 """The checks before a start find every broken set-up, and a rehearsal is a whole federation that leaves nothing."""
 
+import json
 import os
 import shutil
 import signal
@@ -231,6 +232,12 @@ def signed_by_somebody_else(site: Site) -> None:
     site.policy_key.write_bytes(key.public_bytes(_make_keys.serialization.Encoding.PEM, pem))
 
 
+def all_rounds_spent(site: Site) -> None:
+    line = {"run": "a" * 32, "round": 1, "unit": "none", "noise": 0.0, "rate": 1.0, "steps": 1}
+    site.settings.state.mkdir(mode=0o700)
+    (site.settings.state / "releases.jsonl").write_text(3 * (json.dumps(line) + "\n"))
+
+
 def other_backbone(site: Site) -> None:
     save(CLIP.random(TINY), site.folder / "other.safetensors")
     site.use(backbone=str(site.folder / "other.safetensors"))
@@ -254,7 +261,10 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "authority": (another_authority, "failed connection: not signed by this site's authority"),
     "host": (lambda site: site.connect_to("127.0.0.2", site.running.port), "failed connection: IP address mismatch"),
     "port": (lambda site: site.connect_to("localhost", free_port()), "failed connection: not running"),
-    "no host name": (lambda site: site.connect_to("a" * 64, 8000), "failed connection: no host name; correct --server"),
+    "no host name": (
+        lambda site: site.connect_to("a" * 64, 8000),
+        "failed connection: not a host name; correct --server",
+    ),
     "no port": (lambda site: site.connect_to(":", 1), "failed connection: correct --server (Invalid port"),
     "no host": (unknown_host, "failed connection: host name is unknown"),
     "fast clock": (lambda site: clock_ahead(site, 60), "failed clock: ahead of the server's: must be"),
@@ -263,7 +273,7 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "version": (lambda site: site.set(_access, "__version__", "9.9"), "warning version: 9.9 at the server"),
     "protocol": (other_protocol, "failed version: install the same version of fedotp on both"),
     "starting": (lambda site: site.running.link.describe(""), "not checked version: still starting"),
-    "broken": (lambda site: (site.folder / "data/3.png").write_bytes(b"x"), "failed images: 1 are broken: "),
+    "broken": (lambda site: (site.folder / "data/3.png").write_bytes(b"x"), "failed images: 1 broken image: "),
     "window": (lambda site: site.use(window="60000..65535"), "failed images: 10 of 10 images black or white"),
     "in both": (one_image_in_both_splits, "warning images: 1 in training and test"),
     "torn": (lambda site: write_table(site.folder / "data", torn=True), "failed images: 1 group in train and in test"),
@@ -274,6 +284,8 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "disk": (full_disk, "failed memory, disk: on the disk of site north"),
     "memory": (lambda site: site.set(_limits, "_memory", lambda _: 0), "failed memory, disk: of memory"),
     "beyond policy": (lambda site: site.write_policy("rounds = 2"), "failed policy: rounds must be at most 2, got 3"),
+    "updates": (all_rounds_spent, "failed policy: updates in a run must be at most 3, got 4"),
+    "few peers": (lambda site: site.write_policy("secure_sites = 5"), "failed secure sums: at least 5 are required"),
     "signature": (signed_by_somebody_else, "failed policy: is not its signature"),
     "peers": (lambda site: (site.keys / "peers.crt").unlink(), "failed secure sums: the newest file"),
 }

@@ -22,7 +22,7 @@ _SECONDS = 20.0  # timeout
 _MOST_BYTES = 4 << 20  # of the answer, mostly class names
 _PROBLEMS = REFUSED | {
     "refused": "the server is not running, or uses another port",
-    "idna": "this is no host name; correct --server",
+    "idna": "not a host name; correct --server",
     "invalid": "correct --server",
     "name": "this host name is unknown; correct --server",
     "SSL": "this port does not speak TLS as fedotp does, or a proxy intervenes",

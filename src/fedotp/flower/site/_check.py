@@ -14,7 +14,7 @@ from fedotp.clip import CLIP
 from fedotp.data import Dataset, Split, check_dataset, load_dataset
 from fedotp.errors import FedotpError, listed
 from fedotp.flower._agreement import Agreement
-from fedotp.flower._defaults import LEAST_SITES, quiet_flower
+from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._findings import Asked, CautionError, Finding, UncheckedError, examine, needed
 from fedotp.flower.keys import ExpiryWarnings, SiteKeys, key_facts
 from fedotp.flower.link import ask_server
@@ -22,6 +22,7 @@ from fedotp.flower.site._app import stay_offline
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
 from fedotp.flower.site._policy import read_policy
 from fedotp.flower.site._site_settings import SiteSettings
+from fedotp.flower.site._state import Ledger
 from fedotp.images import WINDOW
 from fedotp.runs.one import class_numbers, load_backbone, make_task
 
@@ -122,9 +123,8 @@ class _Check:
         text = f"decoded {which} {n_train:,} training and {n_test:,} test images"
         if report.broken:
             first = report.broken[0]
-            raise FedotpError(
-                f"{text}, {len(report.broken)} are broken: {first.where} ({first.reason}); replace or remove"
-            )
+            n_broken = counted(len(report.broken), "broken image")
+            raise FedotpError(f"{text}; {n_broken}: {first.where} ({first.reason}); replace or remove")
         if 2 * hidden > n:
             raise FedotpError(f"the window {window} makes {hidden} of {n} images black or white; set another --window")
         also = {"black or white with this window": hidden, "nearly dark": len(report.dark)}
@@ -178,16 +178,19 @@ class _Check:
         data, facts = self.dataset, key_facts(self.folder) if self.keys and self.folder else []
         agreement = replace(self.agreement, classes=self.agreement.classes or (data.classes if data else ()))
         authority = next((digest for what, digest, _ in facts if what == "authority"), "")
-        self.settings.limits.require(agreement, authority=authority, n_images=len(data.train) if data else 1)
-        return f"{path} permits this federation"
+        limits, n_images = self.settings.limits, len(data.train) if data else 1
+        limits.require(agreement, authority=authority, n_images=n_images)
+        config, ledger = self.settings.local(agreement.config), self.settings.state / "releases.jsonl"
+        Ledger(ledger, agreement.run, config.settings, n_images, limits).require_room(self.settings.name)
+        return f"{path} permits this federation; every order is checked again"
 
     def secure_sums(self) -> str:
         if not self.settings.limits.secure_sums and needed(self.agreement, _UNKNOWN).secure is None:
             raise UncheckedError("not used")
         peers = list(needed(self.keys, "requires the keys").peers or {})
-        if len(peers) < LEAST_SITES:
+        if len(peers) < (least := self.settings.limits.secure_sites):
             names = f"peers.crt has the keys of {counted(len(peers), 'site')}"
-            raise FedotpError(f"{names}, at least {LEAST_SITES} are required; ask the coordinator for the newest file")
+            raise FedotpError(f"{names}, at least {least} are required; ask the coordinator for the newest file")
         return f"peers.crt has the keys of {listed(peers)}"
 
 
