@@ -367,15 +367,13 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return done.stdout.splitlines()
 
     shown = fedotp("make", "keys", "--server", "fl.example.org, 10.0.0.7", "--sites", "north,south")
-    assert [line.split()[-1] for line in shown] == [
-        "keys/authority",
-        "keys/server",
-        "keys/sites/north",
-        "keys/sites/south",
-    ]
+    places = ["keys/authority", "keys/server", "keys/sites/north", "keys/sites/south"]
+    assert [line.split()[-1] for line in shown[:-1]] == places
+    assert "for trials only" in shown[-1]
     shown = fedotp("request", "west", "west")
     (west,) = re.findall("SHA256:[^ ]+$", shown[1])
     assert shown[0].split()[-1] == "west/west.csr"
+    assert fedotp("show", "west/west.csr")[1:] == [f"request of site west  {west}  not signed yet"]
     shown = fedotp("sign", "keys", "west/west.csr", "--days", "20")
     assert shown[0] == f"west: {west}"
     assert shown[-1].endswith("without a restart: keys/server/sites.crt")

@@ -50,6 +50,8 @@ def make(
     make_keys(folder, _words(server), _words(sites), days=days)
     rows = [("stays here", folder / "authority"), ("to the server", folder / "server")]
     print_paths([*rows, *((f"to {site}", folder / "sites" / site) for site in _words(sites))])
+    if _words(sites):
+        print("for trials only: the sites' private keys were made here; see fedotp keys request")
 
 
 @app.command()
@@ -76,6 +78,8 @@ def sign(
     replace: Annotated[bool, typer.Option("--replace", help="Revoke the site's old key, if it has another.")] = False,
 ) -> None:
     """At the coordinator: sign a site's request, for a new site or to renew a certificate.
+
+    Compare its fingerprint with the site's by telephone first: fedotp keys show.
 
     Example: fedotp keys sign keys north.csr
     """
@@ -120,11 +124,16 @@ def renew(
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of all keys, of the server or of a site.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of all keys, of the server or of a site; or a request.")
+    ],
 ) -> None:
-    """Show the keys in a folder: fingerprints, hosts, expiry dates of certificates.
+    """Show the keys in a folder or a request: fingerprints, hosts, expiry dates of certificates.
 
-    Example: fedotp keys show keys
+    \b
+    Examples:
+      fedotp keys show keys
+      fedotp keys show north.csr
     """
     from fedotp.flower.keys import key_facts
 

@@ -141,6 +141,7 @@ def server(
     directory = run_server(settings, listen_at, port, keys, **job, out=out, resume=resume)
     kept: dict[str, object] = {"--keys": keys, "--host": host, "--port": None if port == PORT else port}
     kept |= {"--status": status, "--status-token": status_token, "--security-log": security_log}
+    kept |= {"--log-format": log_format if log_format != _options.LOG_FORMAT else None}
     more = [word for option, value in kept.items() if value is not None for word in (option, str(value))]
     _print_end(directory, [*(["--insecure"] if insecure else []), *more, *_given(settings)])
 
