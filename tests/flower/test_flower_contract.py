@@ -6,6 +6,7 @@ processes that wait for each other.
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from flwr.server.superlink.linkstate import in_memory_linkstate
 from flwr.supercore import constant as supercore_constant
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.routers.fleet.node_auth import authenticate_node
+from flwr.supernode import start_client_internal
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from starlette.exceptions import HTTPException
 
@@ -123,6 +125,11 @@ def test_a_piece_of_an_array_fits_through_the_gate() -> None:
 
 
 # SuperNode -----------------------------------------------------------------------------------------------------
+
+
+def test_supernode_waits_by_the_sleep_that_is_shortened() -> None:
+    uses = re.findall(r"\btime\.\w+(?:\(\d+\))?", Path(start_client_internal.__file__).read_text())
+    assert set(uses) == {"time.sleep(3)", "time.sleep"}
 
 
 def test_a_site_waits_for_more_than_flowers_heartbeats() -> None:

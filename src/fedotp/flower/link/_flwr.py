@@ -6,10 +6,12 @@ when Flower is upgraded. Modules for the server or SuperNode only are imported o
 
 import hashlib
 import logging
+import time
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -322,9 +324,11 @@ def end_run(grid: "HttpGrid", context: Context, status: str, details: str) -> No
 
 def run_supernode(client: type[FleetHttpClient], invoker: Callable[[], RetryInvoker]) -> None:
     """Run Flower's SuperNode with the options in `sys.argv` and these classes for connection and retries."""
-    from flwr.supernode import fleet_http_connection
+    from flwr.supernode import fleet_http_connection, start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
 
+    # It asks for a message every 3 s, and each round has two to six in turn.
+    vars(start_client_internal).update(time=SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 3)))
     vars(fleet_http_connection).update(FleetHttpClient=client, make_simple_http_retry_invoker=invoker)
     flower_supernode()
 
