@@ -23,6 +23,7 @@ from fedotp.flower.secure import Session, Terms
 from fedotp.flower.server import ServerSettings
 from fedotp.flower.site import read_policy
 from fedotp.flower.site._policy import parse_policy
+from own_process import python
 
 EXAMPLE = Path(__file__).parents[2] / "deploy/policy.example.toml"
 WITHIN = ["privacy.unit=example", "privacy.noise=2", "privacy.private=true", "federation.batch_size=4"]
@@ -225,6 +226,10 @@ def test_a_policy_is_what_its_owner_signed_with_openssl(kind: list[str], tmp_pat
     path.write_text("rounds = 9\n")
     with pytest.raises(FedotpError, match=r"policy\.toml\.sig is not its signature with the key .*owner\.pem"):
         read_policy(path, owner)
+    options = ["--insecure", "--part", "0", "--server", "localhost:1", "--state", tmp_path / "state"]
+    done = python("-m", "fedotp", "client", *options, "--policy", path, "--policy-key", owner, status=2)
+    last = read_chain(tmp_path / "state/security.jsonl")[-1].content
+    assert (last["event"], done.stderr) == ("stop", f"error: {last['reason']}\n")
     (tmp_path / "policy.toml.sig").unlink()
     with pytest.raises(FedotpError, match=r"cannot read .*policy\.toml\.sig: No such file"):
         read_policy(path, owner)

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -97,7 +97,7 @@ def client(
         raise FedotpError("give the site's images with either --data DIR or, for tests, --part N")
     if policy_key and not policy:
         raise FedotpError("--policy-key needs --policy FILE; give both")
-    from fedotp.flower.site import check_site, read_policy, run_site
+    from fedotp.flower.site import check_site, run_site
 
     settings = SiteSettings(
         name=called,
@@ -109,13 +109,13 @@ def client(
         device=device,
         window=window,
         keys="" if keys is None else str(keys.expanduser().resolve()),
-        policy=read_policy(policy, policy_key) if policy and not check else "",
     )
     if check:
         print_findings(check_site(settings, address, policy, policy_key))
         return
     _print_notes(settings)
-    run_site(settings, address, held, _options.status_of(status, status_token), log_format=log_format)
+    job: dict[str, Any] = {"policy": policy, "policy_key": policy_key, "log_format": log_format}
+    run_site(settings, address, held, _options.status_of(status, status_token), **job)
 
 
 def _keys(folder: Path | None, insecure: bool, *, lenient: bool) -> "SiteKeys | None":

@@ -33,6 +33,7 @@ from fedotp.flower.keys import ExpiryWarnings, SiteKeys
 from fedotp.flower.link import Executor, SuperNode
 from fedotp.flower.records import security_log
 from fedotp.flower.secure import Session, SiteSession
+from fedotp.flower.site._policy import read_policy
 from fedotp.flower.site._secure import SecureSums
 from fedotp.flower.site._site import Site
 from fedotp.flower.site._site_settings import SiteSettings
@@ -267,9 +268,14 @@ def run_site(
     keys: SiteKeys | None,
     status: StatusAddress | None = None,
     *,
+    policy: Path | None = None,
+    policy_key: Path | None = None,
     log_format: str = "text",
 ) -> None:
-    """Connect to the server at HOST:PORT and answer its requests until the process is stopped."""
+    """Connect to the server at HOST:PORT and answer its requests until the process is stopped.
+
+    The owner's `policy` is read after the start of the security log, which records an invalid one.
+    """
     os.umask(0o077)  # new files are readable by their owner only
     quiet_flower(settings.state / "flower")
     stay_offline()
@@ -289,7 +295,9 @@ def run_site(
     log_file, life = settings.state / "security.jsonl", recording_life("site", name=settings.name, server=server)
     shown = serve_status(status, Status("site", [server], node.seen, settings.name))
     with alone_in(settings.state), security_log(log_file), shown, life, listen(stopping) as stop:
-        digest = hashlib.sha256(settings.policy.encode()).hexdigest() if settings.policy else None
+        text = read_policy(policy, policy_key) if policy else ""
+        own |= {"policy": text} if text else {}
+        digest = hashlib.sha256(text.encode()).hexdigest() if text else None
         record("configuration", what="site", share=settings.share, policy=digest)
         node.start()
         try:
