@@ -222,7 +222,8 @@ def from_hugging_face(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for match in filter(None, map(_QUERY.fullmatch, list(renamed))):
         block, kind = match.groups()
         parts = [f"{block}{part}_proj.{kind}" for part in "qkv"]
-        if all(part in renamed for part in parts):
+        shapes = {renamed[part].shape if part in renamed else () for part in parts}
+        if len(shapes) == 1 and shapes != {()}:  # others are reported with the tensors that do not fit
             renamed[f"{block}in_proj_{kind}"] = torch.cat([renamed.pop(part) for part in parts])
     return renamed
 
