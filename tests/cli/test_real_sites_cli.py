@@ -29,9 +29,9 @@ def test_every_site_is_shown_also_one_that_reports_nothing(deployed: RunDirector
     first, *others = deployed.manifest["clients"]
     lines = {line.split()[0]: line for line in shown.splitlines() if line.split()[:1]}
     assert "%" not in lines[first]
-    assert "reported nothing" not in lines[first]
+    assert "reported no test results" not in lines[first]
     for name in others:
-        assert lines[name].endswith("reported nothing")
+        assert lines[name].endswith("reported no test results")
 
 
 def test_sites_that_report_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp) -> None:
@@ -41,7 +41,7 @@ def test_sites_that_report_nothing_at_all(deployed: RunDirectory, fedotp: Fedotp
     deployed.save_summary({**deployed.summary, "clients": [], "final": {}, "domains": {}})
     shown = fedotp("runs", "show", "there").out
     assert "no site reports its accuracy" in shown
-    assert shown.count("reported nothing") == 4
+    assert shown.count("reported no test results") == 4
     assert fedotp("runs", "list", ".").out.count("complete") == 2
     assert "no site has reported an evaluation" in fedotp("evaluate", "there").err
     drawn = fedotp("figures", "there", "--only", "curves")

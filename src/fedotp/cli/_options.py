@@ -161,6 +161,8 @@ def class_names(given: str) -> list[str]:
     from fedotp.data import read_lines
 
     path = os.path.expanduser(given)
+    if "," not in given and (os.sep in given or given.endswith(".txt")) and not os.path.isfile(path):
+        raise FedotpError(f"{given}: no such file")
     return (
         read_lines(Path(path)) if os.path.isfile(path) else [name.strip() for name in given.split(",") if name.strip()]
     )

@@ -87,9 +87,10 @@ def sign(
 
     site, key = sign_request(folder, path, days=days, replace=replace)
     print(f"{site}: {key_fingerprint(key)}")
-    print("compare this fingerprint with the site's by telephone; if it differs: fedotp keys revoke")
+    print(f"you should have compared this fingerprint; if it differs: fedotp keys revoke {folder} {site}")
     print_paths([(f"to {site}", folder / "sites" / site)])
     _print_next(folder, "sites.crt", *(["revoked.crl"] if replace else []))
+    print("with secure sums, all other sites need the new peers.crt in their folders, and a restart")
 
 
 @app.command()

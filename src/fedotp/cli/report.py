@@ -99,6 +99,6 @@ def dossier(
 
     path = out or run / "dossier.md"
     if path.exists():  # the user may have completed it
-        raise FedotpError(f"{path} already exists; choose another --out")
+        raise FedotpError(f"{path} already exists; remove it, or choose another --out")
     write_atomically(path, make_dossier(RunDirectory.open(run)))
     print_paths([("dossier", path)])

@@ -167,7 +167,7 @@ def _print_clients(run: "RunDirectory", every: bool) -> None:
     rows = [*((client, "") for client in summary["clients"]), *((client, "joined later") for client in joined)]
     if run.is_deployed:
         known = {client["name"] for client in summary["clients"]}
-        rows += [({"name": name}, "reported nothing") for name in run.manifest["clients"] if name not in known]
+        rows += [({"name": name}, "reported no test results") for name in run.manifest["clients"] if name not in known]
     shown = rows if every else rows[:_CLIENTS_SHOWN]
     lines: list[list[object]] = []
     for client, remark in shown:

@@ -18,7 +18,7 @@ Event = Literal[
     "ready",  # site, images
     "disconnected",  # site
     "order",  # kind, run, round, digests of agreement and parameters; server: site
-    "order-refused",  # by a site: kind, run, round, agreement, reason
+    "order-refused",  # by a site: kind, run, round, agreement, reason; at a server, before the first round: site
     "update",  # sent by a site: run, round, weight, digest
     "update-refused",  # by the server: site, run, round, reason
     "round",  # run, round, rounds, answered, faults, seconds, loss, digest of the new parameters, epsilon

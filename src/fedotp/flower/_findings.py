@@ -16,6 +16,7 @@ class Asked:
     """The answer of a server to a check: why it refuses this site, if so, its version, its agreement (JSON), its clock.
 
     `ahead` is how many seconds this site's clock is ahead of the server's, which accepts `earliest` to `latest`.
+    `peers` is the digest of the accepted keys.
     """
 
     refused: str
@@ -24,6 +25,7 @@ class Asked:
     ahead: float | None
     earliest: float
     latest: float
+    peers: str
 
 
 class CautionError(FedotpError):

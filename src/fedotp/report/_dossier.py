@@ -75,7 +75,7 @@ def _facts(directory: RunDirectory) -> tuple[dict[str, bool], dict[str, str]]:
         "accuracy": percent(final.get("accuracy", math.nan)),
         "worst": percent(min((each["accuracy"] for each in summary.get("clients", [])), default=math.nan)),
         "sums": secure.get("sums", len(rounds)),
-        "void": secure.get("void", "unknown"),
+        "void": secure.get("void", "an unknown number"),
         "threshold": f"{100 * deployment['settings']['secure_threshold']:.0f} %",
         "unit": {"example": "training image", "group": "group of images (patient)"}.get(privacy["unit"], "site"),
         "neighbours": privacy.get("neighbours", "zero out one unit"),

@@ -13,5 +13,6 @@ from fedotp.flower.keys._read_keys import REVOKED as REVOKED
 from fedotp.flower.keys._read_keys import ServerKeys as ServerKeys
 from fedotp.flower.keys._read_keys import SiteKeys as SiteKeys
 from fedotp.flower.keys._read_keys import certified_keys as certified_keys
+from fedotp.flower.keys._read_keys import digest_of_keys as digest_of_keys
 from fedotp.flower.keys._read_keys import key_facts as key_facts
 from fedotp.flower.keys._read_keys import key_fingerprint as key_fingerprint

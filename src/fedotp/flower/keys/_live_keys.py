@@ -30,6 +30,7 @@ class LiveKeys:
         self.held, self._log = held, log
         self._folder, self.is_damaged = held.ca.parent, False
         self._stamp = self._stamped()
+        self._own = load_certificate(held.certificate)
         self.accepted, self.refused = held.sites, held.listed.refused(current_time())
         self.expiry = ExpiryWarnings(log, lambda: self.held.certificates())
 
@@ -66,6 +67,10 @@ class LiveKeys:
                 listed = load_revoked(self._folder / "revoked.crl", load_certificate(fresh.ca))
                 revoked |= {each.serial_number for each in listed}
         self.held = replace(fresh, listed=replace(fresh.listed, revoked=fresh.listed.revoked | revoked))
+        if not self.is_damaged and (own := load_certificate(fresh.certificate)) != self._own:
+            self._own, end = own, f"{own.not_valid_after_utc:%Y-%m-%d}"
+            self._log.info("the server has a new certificate, which expires on %s", end)
+            record("configuration", what="server.crt", expires=end)
 
     def _stamped(self) -> list[tuple[int, ...]]:
         """Return what changes when a file of the folder is written."""

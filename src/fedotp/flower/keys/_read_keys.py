@@ -5,7 +5,8 @@ Fingerprints are for comparison over the telephone.
 
 import base64
 import hashlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -180,7 +181,9 @@ def key_facts(folder: Path) -> list[Fact]:
     """Summarise the keys in `folder`: of a federation, a server or a site; or a site's request, a file."""
     if folder.is_file():
         name, key = load_request(folder)
-        return [(f"request of site {name}", key_fingerprint(public_text(key)), "not signed yet")]
+        return [(f"request of site {name}", key_fingerprint(public_text(key)), "")]
+    if not folder.exists():
+        raise FedotpError(f"{folder}: no such file or folder")
     if (folder / "site.key").is_file():
         return list(_site_facts(folder))
     return list(_server_facts(folder if (folder / "sites.crt").is_file() else require_made(folder) / "server"))
@@ -259,3 +262,8 @@ def key_fingerprint(public_key: str) -> str:
     """Return the fingerprint that `ssh-keygen -lf site.key` prints, of a public key in OpenSSH format."""
     digest = hashlib.sha256(base64.b64decode(public_key.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def digest_of_keys(fingerprints: Mapping[str, str]) -> str:
+    """Return a digest of the sites' names and fingerprints, to compare two lists without sending them."""
+    return hashlib.sha256(json.dumps(sorted(fingerprints.items())).encode()).hexdigest()

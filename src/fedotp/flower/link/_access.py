@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedotp import __version__
 from fedotp.flower._events import record
+from fedotp.flower.keys import digest_of_keys
 from fedotp.flower.link import _flwr
 
 log = logging.getLogger("fedotp.server")
@@ -254,7 +255,8 @@ class SiteAccess:
         if known is not None and path == f"{_FLEET}activate-node" and self._is_due("accepted", key):
             record("key-accepted", site=known[key], address=peer[0])
         if path == CHECK:
-            facts = {"version": __version__, "time": time.time(), "agreement": self.agreement}
+            peers = digest_of_keys({name: _flwr.fingerprint(each) for each, name in (known or {}).items()})
+            facts = {"version": __version__, "time": time.time(), "agreement": self.agreement, "peers": peers}
             return JSONResponse(facts), b""
         return None, body
 

@@ -54,7 +54,7 @@ def ask_server(server: str, keys: SiteKeys | None) -> Asked:
         ahead = (began + (_now() - began) / 2).timestamp() - there
     refused = "" if facts else _refusal(got.status_code, content.decode(errors="replace"))
     version, agreement = one_line(facts.get("version"), 40), str(facts.get("agreement", ""))
-    return Asked(refused, version, agreement, ahead, _flwr.EARLIEST, _flwr.LATEST)
+    return Asked(refused, version, agreement, ahead, _flwr.EARLIEST, _flwr.LATEST, str(facts.get("peers", "")))
 
 
 def _refusal(status: int, text: str) -> str:

@@ -73,7 +73,12 @@ class SiteSession:
         if own is None or own.parts(self.number) != self.advert.parts(self.number):
             raise FedotpError("the secure sum does not contain this site's own keys")
         for number, advert in cohort.adverts.items():  # raises for keys not signed for this session
-            self._identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
+            try:
+                self._identity.check(advert.name, self.session.keys_statement(number, advert), advert.signature)
+            except FedotpError as error:
+                raise FedotpError(
+                    f"{error}; if its key was replaced, this site needs the new peers.crt and a restart"
+                ) from None
         places = cohort.places.values()
         of_seed = split(self._seed, cohort.threshold, places)
         of_key = split(self._masks.secret, cohort.threshold, places)

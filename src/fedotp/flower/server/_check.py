@@ -96,7 +96,7 @@ class _Check:
         here = [host for host in hosts if _is_here(host)]
         text = f"the certificate is for {listed(hosts) or 'this machine only'}"
         if is_loopback(self.host):
-            raise CautionError(f"{text}, but --host {self.host} cannot be reached from other machines")
+            raise CautionError(f"{text}; --host {self.host} cannot be reached from other machines")
         if not here:
             raise CautionError(
                 f"{text}: no address of this machine that others can use; forward the port to it, or sign a "

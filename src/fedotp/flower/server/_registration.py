@@ -48,7 +48,7 @@ def is_refusal(fault: str) -> bool:
 class State(StrEnum):
     """A site's progress in registration. It can disconnect or be refused at any time."""
 
-    UNKNOWN = "unknown"
+    UNKNOWN = "not connected"
     """Not asked yet, or disconnected."""
     ASKED = "asked"
     """Asked for its name and classes, or to prepare for the agreement."""
@@ -322,6 +322,7 @@ class Registration:
         except FedotpError as error:
             member.state = State.REFUSED
             log.error("site %s was refused: %s", member.called, one_line(error))
+            record("order-refused", site=member.called, reason=one_line(error))
 
     def _store(self, member: Member, facts: ConfigRecord) -> None:
         if wire.CLASSES in facts:

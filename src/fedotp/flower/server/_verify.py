@@ -303,7 +303,8 @@ class _Verification:
                 if stated.pop(statement, None) is not None:
                     continue
                 faults = recorded.content.get("faults", {}) if recorded else {}
-                unused.append(f"round {n} ({faults.get(site, 'lost or repeated')})")
+                other = "lost or repeated" if n <= len(self.rounds) else "not complete"
+                unused.append(f"round {n} ({faults.get(site, other)})")
                 known = {*recorded.content["sites"], *faults} if recorded else {site}
                 n -= 1  # it began with the parameters after the round before
                 if site not in known and n not in self.restarts:
@@ -313,4 +314,4 @@ class _Verification:
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:
-            self.note(f"{path}: updates in no average, with the reason that the server recorded: {listed(unused)}")
+            self.note(f"{path}: updates in no average, with the server's reason: {listed(unused)}")

@@ -16,7 +16,7 @@ from fedotp.errors import FedotpError, listed
 from fedotp.flower._agreement import Agreement
 from fedotp.flower._defaults import quiet_flower
 from fedotp.flower._findings import Asked, CautionError, Finding, UncheckedError, examine, needed
-from fedotp.flower.keys import ExpiryWarnings, SiteKeys, key_facts
+from fedotp.flower.keys import ExpiryWarnings, SiteKeys, digest_of_keys, key_facts, key_fingerprint
 from fedotp.flower.link import ask_server
 from fedotp.flower.site._app import stay_offline
 from fedotp.flower.site._limits import require_bounded, require_memory, require_room
@@ -145,7 +145,11 @@ class _Check:
         if not agreement.classes:
             raise UncheckedError(f"the server collects the sites' classes; here: {listed(dataset.classes)}")
         class_numbers(agreement.classes, dataset, "the federation")
-        return f"{len(dataset.classes)} of the federation's {counted(len(agreement.classes), 'class', 'classes')}"
+        absent = [name for name in agreement.classes if name not in dataset.classes]
+        without = f"; no images of {listed(absent)}" if absent else ""
+        return (
+            f"{len(dataset.classes)} of the federation's {counted(len(agreement.classes), 'class', 'classes')}{without}"
+        )
 
     def backbone(self) -> str:
         agreement = needed(self.agreement, _UNKNOWN)
@@ -173,12 +177,13 @@ class _Check:
     def policy(self, path: Path | None, key: Path | None) -> str:
         text = read_policy(needed(path, "no --policy"), key)
         self.settings = replace(self.settings, policy=text)
-        if self.agreement is None:
-            return f"{path}; not compared with the server's settings"
         data, facts = self.dataset, key_facts(self.folder) if self.keys and self.folder else []
-        agreement = replace(self.agreement, classes=self.agreement.classes or (data.classes if data else ()))
         authority = next((digest for what, digest, _ in facts if what == "authority"), "")
         limits, n_images = self.settings.limits, len(data.train) if data else 1
+        if self.agreement is None:
+            limits.require_authority(authority)
+            return f"{path}; not compared with the server's settings"
+        agreement = replace(self.agreement, classes=self.agreement.classes or (data.classes if data else ()))
         limits.require(agreement, authority=authority, n_images=n_images)
         config, ledger = self.settings.local(agreement.config), self.settings.state / "releases.jsonl"
         Ledger(ledger, agreement.run, config.settings, n_images, limits).require_room(self.settings.name)
@@ -187,10 +192,13 @@ class _Check:
     def secure_sums(self) -> str:
         if not self.settings.limits.secure_sums and needed(self.agreement, _UNKNOWN).secure is None:
             raise UncheckedError("not used")
-        peers = list(needed(self.keys, "requires the keys").peers or {})
+        keys = needed(self.keys, "requires the keys").peers or {}
+        peers, known = list(keys), {name: key_fingerprint(key) for name, key in keys.items()}
         if len(peers) < (least := self.settings.limits.secure_sites):
             names = f"peers.crt has the keys of {counted(len(peers), 'site')}"
             raise FedotpError(f"{names}, at least {least} are required; ask the coordinator for the newest file")
+        if self.asked and not self.asked.refused and digest_of_keys(known) != self.asked.peers:
+            raise CautionError("peers.crt and the server have other keys: ask the coordinator for the newest file")
         return f"peers.crt has the keys of {listed(peers)}"
 
 

@@ -78,14 +78,13 @@ class Policy:
             raise refusal("secure sums are required; start the server with --secure")
         units = None if self.unit is None else (self.unit, "group")
         choices: list[tuple[str, str, Sequence[str] | None]] = [
-            ("the authority of the federation", authority, self.federations),
             ("method.name", config.method.name, self.methods),
             ("privacy.unit", privacy.unit, units),
             *(("a class", name, self.classes) for name in agreement.classes),
         ]
-        for what, given, allowed in choices:
-            if allowed is not None and given not in allowed:
-                raise refusal(f"{what} must be one of {listed(allowed)}; got {one_line(given, 100) or 'none'}")
+        self.require_authority(authority)
+        for choice in choices:
+            _require_one_of(*choice)
         epochs = max(rounds.local_epochs, config.method.finetune_epochs or 0)
         n_steps = epochs * -(-n_images // rounds.batch_size)
         limits = (
@@ -99,6 +98,10 @@ class Policy:
         for what, value, least, most in limits:
             require_between(what, value, least=least, most=most)
 
+    def require_authority(self, authority: str) -> None:
+        """Raise DisagreementError if the policy does not permit the federation's authority, a fingerprint."""
+        _require_one_of("the authority of the federation", authority, self.federations)
+
     def delta_for(self, n_images: int) -> float | None:
         """Return the largest delta for a site with `n_images` training images; None if privacy is not required."""
         return None if self.delta is None else min(self.delta, 1 / max(n_images, 1))
@@ -107,6 +110,11 @@ class Policy:
 def refusal(why: str) -> DisagreementError:
     """Return the error for an order beyond a policy; the server receives it."""
     return DisagreementError(f"policy: {why}")
+
+
+def _require_one_of(what: str, given: str, allowed: Sequence[str] | None) -> None:
+    if allowed is not None and given not in allowed:
+        raise refusal(f"{what} must be one of {listed(allowed)}; got {one_line(given, 100) or 'none'}")
 
 
 def require_between(what: str, value: float, *, least: float | None = None, most: float | None = None) -> None:

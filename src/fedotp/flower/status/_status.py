@@ -127,8 +127,10 @@ class Status(logging.Handler):
                 own.orders += 1
                 if own.role == "site":
                     own.run, own.round = facts["run"], facts["round"]
-            case "order-refused":
+            case "order-refused" if own.role == "site":
                 own.orders_refused += 1
+            case "order-refused":
+                peer.fault = facts["reason"]
             case "update":
                 own.updates += 1
             case "update-refused":
