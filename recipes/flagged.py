@@ -20,12 +20,7 @@ from fedotp.runs.tables import check_runs
 
 METHODS = ("fedotp",)
 CONTROLS = ("majority", "zero_shot", "global")
-SETTINGS = (
-    "partition.scheme=dirichlet",
-    "partition.n_clients=10",
-    "partition.alpha=0.3",
-    "evaluation.every=0",
-)
+SETTINGS = ("partition.scheme=dirichlet", "partition.n_clients=10", "partition.alpha=0.3", "evaluation.every=0")
 
 
 def runs_on(config: Config, folder: Path, seeds: range) -> list[Outcome]:

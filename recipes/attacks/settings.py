@@ -19,13 +19,7 @@ from fedotp.runs.many import Trial
 
 METHODS = ("promptfl", "fedotp")
 RULES = ("average", "bounded", "median", "trimmed", "krum", "multi-krum")
-ATTACKS = {
-    "label-flip": (),
-    "sign-flip": ("attack.scale=5",),
-    "scaled": (),
-    "colluding": (),
-    "backdoor": (),
-}
+ATTACKS = {"label-flip": (), "sign-flip": ("attack.scale=5",), "scaled": (), "colluding": (), "backdoor": ()}
 """By name, and how they differ from the defaults."""
 AIMED = ("label-flip", "backdoor")
 """Those that have a success of their own."""

@@ -9,16 +9,7 @@ from dataclasses import dataclass, replace
 
 from recipes.claims.data import ZERO_SHOT, Results, mean_of, nothing
 from recipes.claims.judge import MARGIN, Comparison, Judged, Series, judge
-from recipes.claims.settings import (
-    ALPHAS,
-    AVERAGE,
-    BASELINES,
-    CLASSICAL,
-    FEDOTP,
-    MASSES,
-    SHARED,
-    SHOTS,
-)
+from recipes.claims.settings import ALPHAS, AVERAGE, BASELINES, CLASSICAL, FEDOTP, MASSES, SHARED, SHOTS
 
 _FEW = {"classes-shots": "cifar10-mini", "emoji-shots": "emoji"}
 _BASELINES = {"classes-shots": BASELINES, "emoji-shots": ("coop", "promptfl")}

@@ -139,12 +139,7 @@ class Matching:
             raise FedotpError("rule = 'pooled' has no transport plan: it does not use patches")
         mass = {"unbalanced": self.mass, "classical": None, "average": 1.0}[self.rule]
         return ot.solve(
-            1 - similarity,
-            rule=self.rule,
-            reg=self.reg,
-            mass=mass,
-            shares=weights,
-            solver=self.solver,
+            1 - similarity, rule=self.rule, reg=self.reg, mass=mass, shares=weights, solver=self.solver
         ).plan
 
 

@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from federation.toy_federation import (
-    assert_same_bits,
-    make_data,
-    make_settings,
-    make_task,
-    simulator,
-    state_of,
-)
+from federation.toy_federation import assert_same_bits, make_data, make_settings, make_task, simulator, state_of
 from fedotp.audit import Audit
 from fedotp.audit._audit import audit_federation
 from fedotp.errors import FedotpError

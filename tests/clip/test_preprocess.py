@@ -221,13 +221,7 @@ def test_specs_are_stable_and_differ_between_transforms() -> None:
         f"flip 0.5, {numbers}"
     )
     train = TrainTransform()
-    variants = [
-        train,
-        replace(train, scale=(0.5, 1.0)),
-        replace(train, flip=0.0),
-        EvalTransform(),
-        EvalTransform(225),
-    ]
+    variants = [train, replace(train, scale=(0.5, 1.0)), replace(train, flip=0.0), EvalTransform(), EvalTransform(225)]
     assert len({transform.spec for transform in variants}) == len(variants)
 
 

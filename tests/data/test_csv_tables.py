@@ -108,11 +108,7 @@ def test_a_drawn_split_keeps_patients_on_one_side(ward: Path, groups: str) -> No
         ("path,label,split", ["a.png,x,train", "b.png,x,dev"], "line 3: split = 'dev': must be train, test or val"),
         ("path,label,split", ["a.png,x,train", "b.png,y,test"], "line 3: the label 'y' has no line with split train"),
         ("path,label", ['a.png,"x'], "line 2: not CSV"),
-        (
-            "path,label",
-            ["a.png,x", "b.nii.gz,x"],
-            r"line 3: unsupported image format \.nii\.gz; convert them to PNG",
-        ),
+        ("path,label", ["a.png,x", "b.nii.gz,x"], r"line 3: unsupported image format \.nii\.gz; convert them to PNG"),
         (
             "path,label,split,group",
             ["oslo/p0_0.png,x,train,7", "oslo/p0_1.png,x,test,7"],

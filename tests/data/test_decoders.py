@@ -78,8 +78,7 @@ def assert_equal_tokens(one: EncodedDataset, other: EncodedDataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "crops"),
-    [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (few_of_the_box, 3)],
+    ("make", "crops"), [(odd_files, 0), (odd_files, 3), (lambda _: array_dataset(), 3), (few_of_the_box, 3)]
 )
 def test_processes_make_the_tokens_that_threads_make(
     make: object, crops: int, tmp_path: Path, pools: list[ProcessPool], monkeypatch: pytest.MonkeyPatch

@@ -9,15 +9,7 @@ import torch
 from toy_federation import CLASSES, assert_same_bits, make_data, make_settings, make_task, state_of
 
 from fedotp.errors import FedotpError, SettingError
-from fedotp.federation import (
-    AttackSettings,
-    Backdoor,
-    FederatedData,
-    HeldFeatures,
-    Images,
-    Settings,
-    Simulator,
-)
+from fedotp.federation import AttackSettings, Backdoor, FederatedData, HeldFeatures, Images, Settings, Simulator
 from fedotp.federation._sampling import draws, order
 from fedotp.methods import METHODS
 from fedotp.methods._method import weighted_average

@@ -155,8 +155,7 @@ def test_bfloat16_runs_and_stays_near_float32(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt",
-    [{"per_class": True}, {"words": "a photo of a", "std": 0.01}, {"position": "middle"}, {"kgcoop": 8.0}],
+    "prompt", [{"per_class": True}, {"words": "a photo of a", "std": 0.01}, {"position": "middle"}, {"kgcoop": 8.0}]
 )
 def test_other_prompts_train_too(prompt: dict) -> None:
     task = make_task(**prompt)

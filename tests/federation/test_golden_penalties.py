@@ -71,8 +71,7 @@ def drawn(purpose: str, *shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("rank", "mu", "tau", "anchor", "kgcoop"),
-    [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0)],
+    ("rank", "mu", "tau", "anchor", "kgcoop"), [(8, 0.5, 0.5, "template", 0.0), (2, 3.0, 0.1, "x", 8.0)]
 )
 def test_three_rounds_of_fedpgp(rank: int, mu: float, tau: float, anchor: str, kgcoop: float) -> None:
     task, data = replace(exact_task(), prompt=replace(exact_task().prompt, kgcoop=kgcoop)), make_data()
@@ -131,8 +130,7 @@ class RestatedFedPHA(Restated):
 
 
 @pytest.mark.parametrize(
-    ("rho", "alpha", "subspace", "n_ctx_private"),
-    [(0.3, 1.0, "row", 0), (0.1, 1.4, "null", 2), (0.6, 0.3, "row", 4)],
+    ("rho", "alpha", "subspace", "n_ctx_private"), [(0.3, 1.0, "row", 0), (0.1, 1.4, "null", 2), (0.6, 0.3, "row", 4)]
 )
 def test_three_rounds_of_fedpha(rho: float, alpha: float, subspace: str, n_ctx_private: int) -> None:
     """Of three vectors 2, 2 and 1 singular vectors are left out; hinges that are and that are not at work."""

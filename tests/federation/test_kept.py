@@ -29,10 +29,7 @@ def rows_for(clients: list[int], value: float) -> dict[str, torch.Tensor]:
     }
 
 
-@given(
-    writes=st.lists(st.tuples(st.sets(st.integers(0, 5), min_size=1), st.booleans()), max_size=6),
-    data=st.data(),
-)
+@given(writes=st.lists(st.tuples(st.sets(st.integers(0, 5), min_size=1), st.booleans()), max_size=6), data=st.data())
 def test_a_file_and_memory_hold_the_same(tmp_path_factory, writes, data) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path_factory.mktemp("kept") / "private.bin"
     held, filed = KeptRows(INITIAL, 6), KeptRows(INITIAL, 6, path)

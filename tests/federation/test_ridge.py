@@ -41,11 +41,7 @@ def private(given: Settings, **privacy: object) -> Settings:
 
 
 @settings(max_examples=25)
-@given(
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
-    reg=st.floats(0.01, 2.0),
-    text=st.floats(0.0, 4.0),
-)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5), reg=st.floats(0.01, 2.0), text=st.floats(0.0, 4.0))
 def test_one_round_is_the_centralised_ridge_whatever_the_partition(sizes: list[int], reg: float, text: float) -> None:
     data = make_data(train=sizes, test=[2] * len(sizes))
     federation = simulator(Ridge(reg=reg, text=text), task=make_task(torch.float64), data=data)

@@ -5,16 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_federation import (
-    TRAIN,
-    assert_same_bits,
-    in_order,
-    kept_rows,
-    make_data,
-    make_settings,
-    simulator,
-    state_of,
-)
+from toy_federation import TRAIN, assert_same_bits, in_order, kept_rows, make_data, make_settings, simulator, state_of
 
 from anchored import STRUCTURES
 from fedotp._values import Words

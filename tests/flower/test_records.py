@@ -141,10 +141,7 @@ LIES: dict[str, tuple[Callable[[Content], object], str]] = {
         lambda content: content.update(params="0" * 64),
         "round 2: its aggregation gives other parameters",
     ),
-    "the weight of a sum": (
-        lambda content: content.update(weight=7),
-        "round 2: the weight of its sum is 7, must be 0",
-    ),
+    "the weight of a sum": (lambda content: content.update(weight=7), "round 2: the weight of its sum is 7, must be 0"),
     "an order that was not sent": (
         lambda content: content["sites"]["site-1"].update(order="0" * 64),
         "round 2, site site-1: .*signature",

@@ -250,10 +250,7 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
         lambda play: play.until("masked").sites[0].endorse([10, 20, 30, 40]),
         "must include this site",
     ),
-    "survive unheard": (
-        lambda play: play.until("masked").sites[0].endorse([0, 10, 20, 77]),
-        "must have sent shares",
-    ),
+    "survive unheard": (lambda play: play.until("masked").sites[0].endorse([0, 10, 20, 77]), "must have sent shares"),
     "mask first": (
         lambda play: play.until("shares").sites[0].mask(play.numbers[0]),
         "after it has received all shares",
@@ -280,10 +277,7 @@ LIES: dict[str, tuple[Callable[[Play], object], str]] = {
     },
     "another weight": (advert_with(10, weight=1), UNSIGNED),
     "another weight of its own": (advert_with(0, weight=1), "does not contain this site's own keys"),
-    "a weight beyond the bound": (
-        advert_with(10, weight=1001),
-        "site site-1: must be from 1 to 1000 images, got 1001",
-    ),
+    "a weight beyond the bound": (advert_with(10, weight=1001), "site site-1: must be from 1 to 1000 images, got 1001"),
     "a start from later": (
         lambda play: site_of(0, "site-0", accepted=3),
         "the accepted round must be below the current round 3, got 3",

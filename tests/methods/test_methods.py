@@ -208,8 +208,7 @@ def test_attention_over_the_clients_own_images(task: Task, training: bool) -> No
     """Client 0 has four images, client 1 has one: alone in training, it has nothing to attend to."""
     batch = make_batch()
     memory = Memory(
-        spatial=torch.randn(C, 4, E, dtype=torch.float64),
-        labels=torch.tensor([[0, 1, 1, 3], [2, -1, -1, -1]]),
+        spatial=torch.randn(C, 4, E, dtype=torch.float64), labels=torch.tensor([[0, 1, 1, 3], [2, -1, -1, -1]])
     )
     places = torch.tensor([[3, 0, 2], [0, -1, -1]]) if training else None
     batch = batch._replace(memory=memory, places=places)

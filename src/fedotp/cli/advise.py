@@ -20,10 +20,7 @@ _MOST_SITES = 20  # printed; --json contains all
 
 @app.command()
 def advise(
-    source: SourceArgument = None,
-    changes: SetOption = None,
-    quiet: QuietOption = False,
-    as_json: JsonOption = False,
+    source: SourceArgument = None, changes: SetOption = None, quiet: QuietOption = False, as_json: JsonOption = False
 ) -> None:
     """Estimate before training whether the class prior, sharing or personal weights help.
 

@@ -28,8 +28,7 @@ DaysOption = Annotated[int, typer.Option(help="Validity of the server certificat
 def make(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     server: Annotated[
-        str,
-        typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; sites use the first."),
+        str, typer.Option(metavar="HOST[,HOST...]", help="Names or IP addresses of the server; sites use the first.")
     ],
     sites: Annotated[
         str, typer.Option(metavar="NAME[,NAME...]", help="For trials: sites whose private keys are all made here.")

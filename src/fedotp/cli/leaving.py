@@ -13,8 +13,7 @@ from fedotp.errors import FedotpError, listed
 app = typer.Typer()
 
 CertificateOption = Annotated[
-    Path | None,
-    typer.Option(metavar="CERTIFICATE", help="Only check a certificate and the run in its directory."),
+    Path | None, typer.Option(metavar="CERTIFICATE", help="Only check a certificate and the run in its directory.")
 ]
 AgainstOption = Annotated[
     Path | None,

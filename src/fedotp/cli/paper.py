@@ -32,8 +32,7 @@ EntryArgument = Annotated[
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder of the runs, shared by all entries.")]
 OnlyOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME,...", help="Only these data sets and methods, as named in the table."),
+    str | None, typer.Option(metavar="NAME,...", help="Only these data sets and methods, as named in the table.")
 ]
 
 

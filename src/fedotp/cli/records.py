@@ -40,8 +40,7 @@ def verify(
         typer.Argument(metavar="[LOG]...", help="Transcripts of its sites: RUN.jsonl in transcripts/ of --state."),
     ] = None,
     keys: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of keys; its authority must have signed the sites' keys."),
+        Path | None, typer.Option(metavar="DIR", help="Folder of keys; its authority must have signed the sites' keys.")
     ] = None,
 ) -> None:
     """Verify a run of real sites: its transcript, files and signatures.

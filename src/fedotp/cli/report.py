@@ -28,12 +28,10 @@ def report(
         typer.Option(help=f"HTML file to write; default: {_NAME} in the run or folder, or here for several runs."),
     ] = None,
     analysis: Annotated[
-        bool,
-        typer.Option(help="Show where prompts look and what they learned; needs the run's data and backbone."),
+        bool, typer.Option(help="Show where prompts look and what they learned; needs the run's data and backbone.")
     ] = True,
     against: Annotated[
-        str | None,
-        typer.Option(help="Baseline method, as named in the table; default: FedOTP, else the first."),
+        str | None, typer.Option(help="Baseline method, as named in the table; default: FedOTP, else the first.")
     ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     quiet: QuietOption = False,

@@ -158,10 +158,7 @@ def presets() -> None:
 
 
 @app.command()
-def config(
-    source: _options.SourceOrRunArgument = None,
-    changes: _options.SetOption = None,
-) -> None:
+def config(source: _options.SourceOrRunArgument = None, changes: _options.SetOption = None) -> None:
     """Print the complete configuration of a future run, with an explanation of each key.
 
     Use it to start your own file: keys that you do not change can be removed.
@@ -199,13 +196,7 @@ def _asked(
 
 
 def _run(
-    config: "Config | None",
-    path: Path,
-    divided: "Partition | None",
-    trackers: list[str],
-    *,
-    quiet: bool,
-    as_json: bool,
+    config: "Config | None", path: Path, divided: "Partition | None", trackers: list[str], *, quiet: bool, as_json: bool
 ) -> "RunDirectory":
     """Run `config` in `path`, or resume the run there; return the complete run, or exit."""
     keep_freed()

@@ -88,13 +88,7 @@ def score(
     scores = []
     for part in parts:
         plan = solve(
-            1 - part.detach(),
-            rule=rule,
-            reg=reg,
-            mass=mass,
-            shares=shares,
-            solver=solver,
-            counted=counted,
+            1 - part.detach(), rule=rule, reg=reg, mass=mass, shares=shares, solver=solver, counted=counted
         ).plan
         scores.append((plan * part).sum((-2, -1)))
     return scores[0] if len(scores) == 1 else torch.cat(scores, dim=-1)

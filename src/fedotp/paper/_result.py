@@ -12,17 +12,7 @@ from fedotp._files import write_atomically
 from fedotp.paper._entry import Cell, Entry, Number, Part, numbers
 from fedotp.paper._entry_runs import Made, changed, data_used
 from fedotp.runs.many import Outcome
-from fedotp.runs.tables import (
-    Difference,
-    Differences,
-    Pair,
-    Row,
-    Table,
-    complete,
-    markdown,
-    numbers_of,
-    paired,
-)
+from fedotp.runs.tables import Difference, Differences, Pair, Row, Table, complete, markdown, numbers_of, paired
 
 _CSV = (
     *("label", "method", "dataset", "setting", "paper_mean", "paper_std", "here_mean", "here_std", "last_five_mean"),

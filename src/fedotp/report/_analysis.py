@@ -81,12 +81,7 @@ class Analysis:
         }
 
 
-def analyse(
-    run: str | Path | RunDirectory,
-    *,
-    n_images: int = 4,
-    masses: Sequence[float] = MASSES,
-) -> Analysis:
+def analyse(run: str | Path | RunDirectory, *, n_images: int = 4, masses: Sequence[float] = MASSES) -> Analysis:
     """Analyse the prompts of a run, with images and maps of some clients, evenly spread.
 
     Args:

@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    load_ssh_private_key,
-    load_ssh_public_key,
-    ssh_key_fingerprint,
-)
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key, ssh_key_fingerprint
 from flwr.app import Context, Message
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
 from flwr.common.constant import ErrorCode as ErrorCode

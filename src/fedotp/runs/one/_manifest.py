@@ -66,10 +66,7 @@ def made_with(config: Config, clip: CLIP) -> dict[str, Any]:
     device = clip.device
     found = origin_of(type(config.method))  # empty for built-in methods
     origin = {"origin": found} if found else {}
-    others = {
-        "partition": origin_of_scheme(config.partition.scheme),
-        "dataset": origin_of_dataset(config.data.dataset),
-    }
+    others = {"partition": origin_of_scheme(config.partition.scheme), "dataset": origin_of_dataset(config.data.dataset)}
     others = {what: origin for what, origin in others.items() if origin}
     return {
         "fedotp": fedotp.__version__,
