@@ -125,5 +125,5 @@ def test_an_update_much_longer_than_the_others_is_shortened(inputs: Path, tmp_pa
     (record,) = run.metrics("round")
     assert list(record["shortened"]) == ["site-2"]
     assert run.summary["shortened"] == {"site-2": 1}
-    assert "round 1, site site-2: update of norm 50 clipped to" in lines.text
+    assert "round 1, site site-2: update of norm 50 shortened to" in lines.text
     assert gather(run)["warnings"] == ["1 update of site site-2 was clipped: much larger than those of other sites."]

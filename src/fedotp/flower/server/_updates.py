@@ -231,7 +231,7 @@ def shorten(updates: dict[int, Update], max_times: float) -> dict[int, str]:
         if update.moved > most:
             updates[number] = replace(update, prompts=clipped(update.prompts, update.start, most))
             times = f"--max-times {max_times:g}"
-            shortened[number] = f"update of norm {update.moved:.3g} clipped to {most:.3g} ({times})"
+            shortened[number] = f"update of norm {update.moved:.3g} shortened to {most:.3g} ({times})"
     return shortened
 
 

@@ -22,7 +22,7 @@ from fedotp.federation import Checkpoint, Progress, using_threads
 from fedotp.flower._wire import digest_of
 from fedotp.flower.keys import KeyIdentity, certified_keys, key_fingerprint
 from fedotp.flower.records import Line, Statement, Transcript, read_chain
-from fedotp.flower.server._repeat import MOST_BYTES, Recorded, Repeated, read_inputs, repeat
+from fedotp.flower.server._repeat import MALFORMED, MOST_BYTES, Recorded, Repeated, read_inputs, repeat
 from fedotp.runs.directory import RunDirectory
 
 _GROWING = ".jsonl"  # ending of files that are appended to
@@ -85,7 +85,7 @@ class _Verification:
         """Make a check; lines with valid hashes can still lack fields."""
         try:
             check()
-        except (LookupError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             self.wrong(f"{otherwise}: {type(error).__name__} {one_line(error)}")
 
     # The chain ------------------------------------------------------------------------------------------------------
@@ -100,10 +100,12 @@ class _Verification:
             if kind == "start":
                 self.restarts |= {n} if self.after else set()
                 for lost in range(n + 1, last + 1):
-                    del self.rounds[lost]
+                    del self.rounds[lost], self.after[lost]
                     self.lost.add(lost)
                     self.note(f"round {lost} was repeated after a restart of the server; the later one counts")
                 start, before = content, self.after.setdefault(n, content["params"])
+                if start["run"] != self.directory.manifest["deployment"]["run"]:
+                    self.wrong(f"{where}: it belongs to run {start['run']}")
                 if n > last or before != content["params"]:
                     self.wrong(f"{where}: the server started after round {n} with unrecorded parameters")
             elif n != last + (kind == "round"):
@@ -136,6 +138,7 @@ class _Verification:
             if name in records or (self.path / name).exists():
                 self._check_file(name, records.get(name, []))
         self._check_inputs()
+        self._check_metrics()
         known = {*Transcript.FILES, Transcript.NAME, "state/lock", *(str(file) for file in self._inputs)}
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path).as_posix()
@@ -143,6 +146,15 @@ class _Verification:
                 self.note(f"{name}: it is not in the transcript, and was not checked")
         if not self._is_ended:
             self.note(f"{Transcript.NAME} has no end: the server is running, or was killed")
+
+    def _check_metrics(self) -> None:
+        """Check that the metrics of an ended run have the recorded lines of all rounds."""
+        if self._is_ended and self.rounds and not self.found.wrong:
+            there = read_file(self.path / "metrics.jsonl", MOST_BYTES).splitlines(keepends=True)
+            digests = {hashlib.sha256(line).hexdigest() for line in there}
+            for n, each in self.rounds.items():
+                if each.content["metrics"] not in digests:
+                    self.wrong(f"metrics.jsonl: the line of round {n} was changed or removed")
 
     @property
     def _is_ended(self) -> bool:
@@ -240,6 +252,7 @@ class _Verification:
     def check_statements(self) -> None:
         """Check the sites' signatures, and that the authority has certified their keys."""
         has_keys = self.directory.manifest["deployment"]["keys"] or self.certified is not None
+        fewer: dict[str, list[str]] = {}
         for recorded in self.every:
             for site, each in recorded.content["sites"].items():
                 identity = KeyIdentity(None, {site: each["key"]} if has_keys else None)
@@ -248,10 +261,19 @@ class _Verification:
                 except FedotpError as error:
                     self.wrong(f"{recorded.where}, round {recorded.number}, site {site}: {error}")
                 self.keys.add((site, each["key"]))
-                if each["images"] > recorded.content["agreed"].get(site, 0):
-                    self.note(f"{recorded.where}: site {site} counts with fewer images than it signed")
+                if each["images"] > min(recorded.content["agreed"].get(site, 0), each["weight"]):
+                    fewer.setdefault(site, []).append(str(recorded.number))
                 self.found.sites.add(site)
                 self.found.statements += 1
+        for site, rounds in fewer.items():
+            self.note(f"site {site} counts with fewer images than it signed in rounds {listed(rounds)}")
+        clients = self.directory.manifest["clients"]
+        for n, recorded in self.rounds.items():
+            numbers = [each["number"] for each in recorded.content["sites"].values()]
+            for site, number in zip(recorded.content["sites"], numbers, strict=True):
+                is_known = type(number) is int and number >= 0 and clients[number : number + 1] in ([site], [])
+                if not is_known or numbers.count(number) > 1:
+                    self.wrong(f"{recorded.where}, round {n}, site {site}: its number is {number!r}")
         if not has_keys:
             self.note("the sites have no keys: their statements are unsigned")
         if self.certified is not None and not self.found.wrong:
@@ -261,19 +283,23 @@ class _Verification:
     def repeat(self) -> None:
         """Repeat all aggregations, and compare the checkpoint."""
         with_inputs = (self.path / Transcript.UPDATES).is_dir() or not self._inputs
-        manifest, rounds = self.directory.manifest, list(self.rounds.values()) if with_inputs else []
+        manifest, rounds = self.directory.manifest, list(self.rounds.values())
         with using_threads(manifest["threads"]):  # others can change the last bits
-            self.repeated = repeat(self.directory, rounds, self.after[0])
+            self.repeated = repeat(self.directory, rounds, self.after[0], with_inputs=with_inputs)
         self.found.wrong += self.repeated.wrong
+        self.found.notes += self.repeated.notes
         self.found.repeated = self.repeated.n
         before, now = manifest["torch"], torch.__version__
         if self.repeated.wrong and before != now:
             self.note(f"the server ran torch {before}, this is torch {now}: aggregations may differ in the last bits")
+        name = "state/checkpoint.safetensors"
+        if not self.directory.checkpoint.is_file() and self.rounds and self._is_ended:
+            self.wrong(f"{name}: it is missing")
         if self.found.wrong or not self.directory.checkpoint.is_file():
             return
         checkpoint = Checkpoint.read(self.directory.checkpoint)
-        name, n = "state/checkpoint.safetensors", checkpoint.progress.round
-        if digest_of(checkpoint.server) != self.after.get(n) or n < len(self.rounds) - 1:
+        n = checkpoint.progress.round
+        if digest_of(checkpoint.server) != self.after.get(n) or n < len(self.rounds) - (not self._is_ended):
             self.wrong(f"{name}: its parameters are not those after round {len(self.rounds)}")
         elif n in self.repeated.steps and digest_of(checkpoint.step) != self.repeated.steps[n]:
             self.wrong(f"{name}: the state of the server's optimizer is not that after round {n}")
@@ -283,7 +309,7 @@ class _Verification:
     def compare(self, path: Path) -> None:
         """Compare the transcript of a site."""
         lines = self._chain(path, str(path))
-        if not lines or not self.every:
+        if not lines or not self.lines:
             return
         first = lines[0].content
         site, run = first["site"], first["run"]
@@ -305,12 +331,17 @@ class _Verification:
                 faults = recorded.content.get("faults", {}) if recorded else {}
                 other = "lost or repeated" if n <= len(self.rounds) else "not complete"
                 unused.append(f"round {n} ({faults.get(site, other)})")
-                known = {*recorded.content["sites"], *faults} if recorded else {site}
+                known = {*recorded.content["sites"], *faults} if recorded else set()
+                if n == len(self.rounds) + 1 and not self._is_ended:
+                    known.add(site)
                 n -= 1  # it began with the parameters after the round before
-                if site not in known and n not in self.restarts:
+                if site not in known and n not in self.restarts | self.lost:
                     self.wrong(f"{where}: the server's transcript does not mention this update")
-            if self.repeated and n not in self.lost and not self.repeated.was_sent(site, n, content["order"]):
-                self.wrong(f"{where}: the site received other parameters than those after round {n}")
+            if not 0 <= n <= len(self.rounds) and n not in self.lost:
+                self.wrong(f"{where}: the server's transcript has no round {n}")
+            elif self.repeated and not self.repeated.was_sent(site, n, content["order"]):
+                tell = self.note if n in self.lost else self.wrong
+                tell(f"{where}: the site received other parameters than those after round {n}")
         for statement, where in stated.items():
             self.wrong(f"{where}, round {statement.round}, site {site}: {path} does not contain this update")
         if unused:
