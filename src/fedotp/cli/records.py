@@ -62,7 +62,7 @@ def verify(
     _print([*found.notes, f"the sites' keys are those of {whose}"], found.wrong)
     print(
         f"valid: {found.repeated} of {found.rounds} rounds repeated, {found.statements} statements of "
-        f"{len(found.sites)} sites, {found.files} files"
+        f"{len(found.sites)} sites, {found.files} files, {len(logs or [])} transcripts of sites"
     )
 
 

@@ -43,7 +43,7 @@ def examine(checks: Iterable[tuple[str, Callable[[], str]]]) -> Iterator[Finding
         try:
             yield item, "ok", check()
         except (FedotpError, OSError) as error:
-            yield item, states.get(type(error), "failed"), one_line(error)
+            yield item, states.get(type(error), "failed"), one_line(error).removeprefix(f"{item}: ")
 
 
 def needed(value: _Value | None, why: str) -> _Value:
