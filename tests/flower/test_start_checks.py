@@ -288,7 +288,7 @@ BROKEN_SITES: dict[str, tuple[Break, str]] = {  # the state and the name of an i
     "few peers": (lambda site: site.write_policy("secure_sites = 5"), "failed secure sums: at least 5 are required"),
     "stale peers": (
         lambda site: site.set(_access, "digest_of_keys", str),
-        "warning secure sums: and the server have other keys",
+        "warning secure sums: differs from the server's list of keys",
     ),
     "signature": (signed_by_somebody_else, "failed policy: is not its signature"),
     "peers": (lambda site: (site.keys / "peers.crt").unlink(), "failed secure sums: the newest file"),

@@ -58,8 +58,8 @@ def verify(
     from fedotp.flower.server import verify_run
 
     found = verify_run(run, logs or [], keys)
-    whose = "the server's record, compare them with --keys" if keys is None else f"the authority in {keys}"
-    _print([*found.notes, f"the sites' keys are those of {whose}"], found.wrong)
+    whose = "as the server recorded them; check them with --keys" if keys is None else f"certified in {keys}"
+    _print([*found.notes, f"the sites' keys are {whose}"], found.wrong)
     print(
         f"valid: {found.repeated} of {found.rounds} rounds repeated, {found.statements} statements of "
         f"{len(found.sites)} sites, {found.files} files, {len(logs or [])} transcripts of sites"

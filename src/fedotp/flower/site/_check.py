@@ -198,7 +198,9 @@ class _Check:
             names = f"peers.crt has the keys of {counted(len(peers), 'site')}"
             raise FedotpError(f"{names}, at least {least} are required; ask the coordinator for the newest file")
         if self.asked and not self.asked.refused and digest_of_keys(known) != self.asked.peers:
-            raise CautionError("peers.crt and the server have other keys: ask the coordinator for the newest file")
+            raise CautionError(
+                "peers.crt differs from the server's list of keys; ask the coordinator for the newest file"
+            )
         return f"peers.crt has the keys of {listed(peers)}"
 
 
